@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any
 
 import click
 import numpy as np
@@ -15,7 +15,7 @@ import numpy.typing as npt
 from fpstore.base.aliases import Words
 from fpstore.base.width import Width
 from fpstore.hashing.documents import NO_WORDS
-from fpstore.io import open_writer
+from fpstore.io import Chunk, open_writer
 from fpstore.io.check import check_fingerprints
 from fpstore.io.sink import Sink
 from fpstore.io.source import OmittedRow, format_by_name
@@ -26,34 +26,38 @@ COLUMNS = ("query", "fingerprint", "distance", "id")
 # Columns that describe a query: its place, and its id, of a text its path.
 ROW, QUERY_ID, DOCUMENT = "row", "query_id", "document"
 
-# of the queries, their matches and, if own rows are left out of these, their ids
+# of the queries, their matches and, if a row does not match itself, the ids of the queries
 Write = Callable[..., int]
 
 
-class Asked(NamedTuple):
-    """Some queries, with their ids if they have any, and with their rows in the input if some of it are left out.
+@dataclass(frozen=True)
+class QueryBatch:
+    """Queries with their ids, if they have any, and with their rows, if the input has other rows.
 
-    If each row has an answer, ``end`` is the row after these and those that are left out behind
-    them; ``left_out`` has the rows that are left out by their numbers. ``first_id`` is the id of
-    row 0, if ids are the numbers of rows.
+    If each row has an answer, ``end`` is the row after the batch and after the rows that are left
+    out behind it. ``left_out`` has the rows without a fingerprint by their numbers. ``first_id`` is
+    the id of row 0, if ids are the numbers of rows.
     """
 
     fingerprints: npt.NDArray[Any]
     ids: Words | list[str] | None = None
     rows: Words | None = None
     end: int | None = None
-    left_out: Mapping[int, OmittedRow] = MappingProxyType({})
+    left_out: Mapping[int, OmittedRow] = field(default_factory=dict)
     first_id: int | None = None
 
-    def slice(self, start: int, end: int) -> Asked:
-        """Return a slice of the queries."""
+    @classmethod
+    def of(cls, chunk: Chunk | QueryBatch) -> QueryBatch:
+        return chunk if isinstance(chunk, cls) else cls(chunk.fingerprints, chunk.ids)
+
+    def slice(self, start: int, end: int) -> QueryBatch:
         ids = None if self.ids is None else self.ids[start:end]
-        return Asked(
+        return QueryBatch(
             self.fingerprints[start:end], ids, None if self.rows is None else self.rows[start:end]
         )
 
     def rows_from(self, before: int) -> Words:
-        """Return the numbers of the queries' rows; by default they count on from ``before``."""
+        """Return the rows of the queries, which by default count on from ``before``."""
         return (
             np.arange(before, before + len(self.fingerprints), dtype=np.uint64)
             if self.rows is None
@@ -62,16 +66,13 @@ class Asked(NamedTuple):
 
 
 def is_json(output: str, as_json: bool) -> bool:
-    """Whether JSON lines are wanted.
-
-    A usage error if ``--json`` and the extension contradict each other.
-    """
-    form = format_by_name(output)
-    if as_json and form not in ("", "jsonl"):
+    """Return whether to write JSON lines; refuse ``--json`` with another extension."""
+    format_name = format_by_name(output)
+    if as_json and format_name not in ("", "jsonl"):
         raise click.UsageError(
-            f"--json does not go with an output named *.{form}", click.get_current_context()
+            f"--json does not go with an output named *.{format_name}", click.get_current_context()
         )
-    return as_json or form == "jsonl"
+    return as_json or format_name == "jsonl"
 
 
 @contextmanager
@@ -80,14 +81,13 @@ def rows_writer(
     width: int,
     query_columns: Sequence[str] = (),
 ) -> Iterator[Write]:
-    """One row per id: the four columns, then the columns of the query.
-
-    Its ``row``, and its id by another name.
-    """
+    """Write a row per match and id: the four columns, then the columns of the query."""
     before = 0
     with open_writer(output, columns=[*COLUMNS, *query_columns], width=width) as writer:
 
-        def write(queries: Asked, matches: Matches, own: Words | list[str] | None = None) -> int:
+        def write(
+            queries: QueryBatch, matches: Matches, own_ids: Words | list[str] | None = None
+        ) -> int:
             nonlocal before
             written = 0
             fingerprints, queries_of_matches = (
@@ -96,13 +96,13 @@ def rows_writer(
             )
             for of_match, ids in matches.rows_of_ids():
                 of_query = queries_of_matches[of_match]
-                if own is not None:  # a query's own fingerprint with its id is no match
-                    differs = np.asarray(ids, object) != np.asarray(own, object)[of_query]
-                    others = np.flatnonzero(differs | (matches.distances[of_match] > 0))
+                if own_ids is not None:  # a query's own fingerprint with its id is no match
+                    differs = np.asarray(ids, object) != np.asarray(own_ids, object)[of_query]
+                    near = np.flatnonzero(differs | (matches.distances[of_match] > 0))
                     ids, of_match, of_query = (
-                        values_at(ids, others),
-                        of_match[others],
-                        of_query[others],
+                        values_at(ids, near),
+                        of_match[near],
+                        of_query[near],
                     )
                 data: dict[str, Any] = {
                     "query": queries.fingerprints[of_query],
@@ -126,12 +126,12 @@ def rows_writer(
         yield write
 
 
-def _without(found: Sequence[Match], own: int | str) -> list[Match]:
-    kept = [
-        match._replace(ids=[i for i in match.ids if i != own]) if match.distance == 0 else match
-        for match in found
+def _without(matches: Sequence[Match], own_id: int | str) -> list[Match]:
+    remaining = [
+        match._replace(ids=[i for i in match.ids if i != own_id]) if match.distance == 0 else match
+        for match in matches
     ]
-    return [match for match in kept if match.ids]
+    return [match for match in remaining if match.ids]
 
 
 @contextmanager
@@ -141,10 +141,7 @@ def json_lines_writer(
     query_columns: Sequence[str] = (),
     limited: bool = False,
 ) -> Iterator[Write]:
-    """One object per query, even without a match; it begins with the columns of the query.
-
-    Row, and id.
-    """
+    """Write an object per query, even without a match; the columns of the query come first."""
     width, before = Width(bits), 0
     encode = json.JSONEncoder(ensure_ascii=False).encode
 
@@ -154,7 +151,7 @@ def json_lines_writer(
             # A lone surrogate, as in the id of a wrong row, has the same form in JSON: \ud800.
             sink.write((encode(record) + "\n").encode("utf-8", "backslashreplace"))
 
-        def leave_out(rows: range, queries: Asked) -> None:
+        def leave_out(rows: range, queries: QueryBatch) -> None:
             for number in rows:
                 row = queries.left_out.get(number, OmittedRow(number, None))
                 name = row.id if queries.first_id is None else queries.first_id + number
@@ -171,7 +168,9 @@ def json_lines_writer(
                     else {**record, "reason": NO_WORDS}
                 )
 
-        def write(queries: Asked, matches: Matches, own: Words | list[str] | None = None) -> int:
+        def write(
+            queries: QueryBatch, matches: Matches, own_ids: Words | list[str] | None = None
+        ) -> int:
             nonlocal before
             rows = 0
             ids = queries.ids.tolist() if isinstance(queries.ids, np.ndarray) else queries.ids
@@ -182,7 +181,7 @@ def json_lines_writer(
             )
             digits = width.texts(check_fingerprints(queries.fingerprints, width))
             places, next_row = queries.rows_from(before).tolist(), before
-            for number, (query, found) in enumerate(zip(digits, matches, strict=True)):
+            for number, (query, query_matches) in enumerate(zip(digits, matches, strict=True)):
                 if queries.end is not None:
                     leave_out(range(next_row, places[number]), queries)
                     next_row = places[number] + 1
@@ -191,18 +190,22 @@ def json_lines_writer(
                     for name in columns
                 }
                 record["query"] = query
-                kept = found if own is None else _without(found, own[number])
-                record["matches"] = [_object(match, width) for match in kept]
+                shown = (
+                    query_matches if own_ids is None else _without(query_matches, own_ids[number])
+                )
+                record["matches"] = [_object(match, width) for match in shown]
                 if limited:
                     record["more"] = bool(matches.more[number])
                 if matches.inserted is not None:
                     record["inserted"] = bool(matches.inserted[number])
                     if not matches.inserted[number]:
-                        is_stored = own is not None and any(
-                            own[number] in match.ids for match in found if match.distance == 0
+                        is_stored = own_ids is not None and any(
+                            own_ids[number] in match.ids
+                            for match in query_matches
+                            if match.distance == 0
                         )
                         record["reason"] = "stored" if is_stored else "near"
-                rows += sum(len(match.ids) for match in kept)
+                rows += sum(len(match.ids) for match in shown)
                 put(record)
             before = before + len(digits) if queries.end is None else queries.end
             leave_out(range(next_row, before if queries.end is not None else 0), queries)

@@ -16,7 +16,7 @@ from fpstore import __version__
 from fpstore.cli.options import argument
 from fpstore.cli.output import CLOSED, complain, occupy_closed_streams, output_is_closed
 from fpstore.cli.signals import Interrupted, raised_as_exceptions
-from fpstore.cli.verb import LINE_WIDTH, Given, Verbs, no_such_verb, verb
+from fpstore.cli.verb import LINE_WIDTH, Arguments, Verbs, no_such_verb, verb
 from fpstore.errors import (
     CorruptStoreError,
     FpstoreError,
@@ -61,9 +61,9 @@ _VERBS = {  # by their purpose; the modules of the others are not imported
 
 
 class Program(Verbs):
-    """A group that reports a failure as one line on standard error and an exit code, never as a traceback.
+    """The command line: a failure is one line on standard error and an exit code.
 
-    Its ``failure`` is the exit code of the verb that runs.
+    ``failure`` is the exit code of the verb that runs.
     """
 
     modules = _VERBS
@@ -149,8 +149,8 @@ def _describe(error: BaseException, running: str) -> str:
     return f"{place}: {error.strerror or error}"
 
 
-def _interrupted(number: signal.Signals, then: str = "") -> int:
-    complain(ENDINGS.get(number, number.name) + then)
+def _interrupted(number: signal.Signals, advice: str = "") -> int:
+    complain(ENDINGS.get(number, number.name) + advice)
     return EXIT_SIGNAL + number
 
 
@@ -183,10 +183,10 @@ def _drop_output() -> None:
 )
 @click.version_option(__version__, prog_name="fpstore", message="%(prog)s %(version)s")
 def main() -> None:
-    """Find near-duplicates of texts, pictures and vectors, with an exact store of fingerprints on disk.
+    """Find near-duplicates of texts, pictures and vectors.
 
-    A fingerprint has 32, 64, 128 or 256 bits. A store finds all fingerprints within a Hamming
-    radius.
+    A store keeps fingerprints of 32, 64, 128 or 256 bits on disk. It finds all fingerprints within
+    a Hamming radius.
 
     Exit code 0 means success. 1 means an error, which has one line on standard error, or a fault
     that verify found. 2 means a wrong command line. 3 means not yet: another process has the store
@@ -206,7 +206,7 @@ def _names(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> l
 
 
 @verb(argument("words", "[VERB]", nargs=-1, shell_complete=_names))
-def help_(given: Given) -> None:
+def help_(args: Arguments) -> None:
     """Show the help of a verb, or the list of verbs.
 
     `fpstore VERB --help` shows the same.
@@ -220,7 +220,7 @@ def help_(given: Given) -> None:
     """
     ctx = click.get_current_context()
     shown = ctx.find_root()
-    for word in given.words:
+    for word in args.words:
         command = (
             shown.command.get_command(shown, word)
             if isinstance(shown.command, click.Group)

@@ -11,7 +11,7 @@ from fpstore.cli.content import ROWS, TEXTS, Notices
 from fpstore.cli.options import argument, option, whole
 from fpstore.cli.output import print_table
 from fpstore.cli.outputs import OUTPUT, OUTPUT_IS_LAST, open_list
-from fpstore.cli.verb import Given, fail, verb
+from fpstore.cli.verb import Arguments, fail, verb
 from fpstore.errors import counted
 from fpstore.hashing.corpora import open_corpus
 from fpstore.io.source import format_suffix
@@ -66,7 +66,7 @@ from fpstore.jobs.outputs import Listing
     *options.RESULT,
     guesses=OUTPUT_IS_LAST,
 )
-def boilerplate(given: Given) -> None:
+def boilerplate(args: Arguments) -> None:
     """Remove paragraphs or lines of many documents.
 
     A paragraph that is in more than --more-than documents is removed from all of them. Case, white
@@ -76,63 +76,64 @@ def boilerplate(given: Given) -> None:
     --text a folder of texts.
 
     $ fpstore boilerplate corpus.parquet plain.parquet --text-field text
-    $ fpstore boilerplate corpus.parquet plain.parquet --text-field text --unit line --more-than 20 --least-chars 20 --removed lines.csv --force
+    $ fpstore boilerplate corpus.parquet plain.parquet --text-field text --unit line \
+        --more-than 20 --least-chars 20 --removed lines.csv --force
     $ fpstore boilerplate notes plain-notes --text --suffix .txt --encoding utf-8 --quiet
     """
-    kind = content.declared_kind(given)
+    kind = content.declared_kind(args)
     if kind not in (TEXTS, ROWS):
         fail("name the column of texts with --text-field, or give --text: each file is a document")
-    content.refuse_foreign(given, kind)
+    content.refuse_foreign(args, kind)
     notices = Notices(kind)
     corpus = open_corpus(
-        given.inputs,
+        args.inputs,
         kind == TEXTS,
-        suffixes=given.suffixes,
+        suffixes=args.suffixes,
         on_notice=notices,
-        encoding=given.encoding,
-        format=given.format,
+        encoding=args.encoding,
+        format=args.format,
     )
     notices.sources.append(corpus)
-    with given.bars(corpus) as bars:
+    with args.bars(corpus) as bars:
         result = remove_corpus_boilerplate(
             corpus,
-            given.text or given.text_field,
-            given.unit,
-            given.more_than,
-            given.least_chars,
-            given.resources(bars),
-            given.output,
-            given.overwrite,
-            _listings(given),
+            args.text or args.text_field,
+            args.unit,
+            args.more_than,
+            args.least_chars,
+            args.resources(bars),
+            args.output,
+            args.overwrite,
+            _listings(args),
         )
-    notices.report(given)
+    notices.report(args)
     counts = {
         name: value for name, value in result._asdict().items() if name not in ("pieces", "table")
     }
-    given.result({**counts, "kept": result.kept, "unit": given.unit, "more_than": given.more_than})
-    if not (given.as_json or given.quiet):
-        _print_summary(given, result)
+    args.result({**counts, "kept": result.kept, "unit": args.unit, "more_than": args.more_than})
+    if not (args.as_json or args.quiet):
+        _print_summary(args, result)
 
 
-def _listings(given: Given) -> list[Listing]:
-    if given.removed is None:
+def _listings(args: Arguments) -> list[Listing]:
+    if args.removed is None:
         return []
-    if unwritable(format_suffix(given.removed).removeprefix(".")):
+    if unwritable(format_suffix(args.removed).removeprefix(".")):
         fail(
             "--removed: the texts may have line breaks and tabs: name a .csv, .jsonl or .parquet "
             "file"
         )
     return [
         Listing(
-            given.removed,
+            args.removed,
             partial(open_list, PIECE_COLUMNS),
             lambda edit: edit.pieces().batches(),
         )
     ]
 
 
-def _print_summary(given: Given, result: Boilerplate) -> None:
-    removed = counted(result.repeated, f"different {given.unit}")
+def _print_summary(args: Arguments, result: Boilerplate) -> None:
+    removed = counted(result.repeated, f"different {args.unit}")
     rows = [
         ("documents", f"{result.documents:,}", ""),
         ("changed", f"{result.changed:,}", f"{result.dropped:,} of them dropped: nothing was left"),
@@ -141,11 +142,11 @@ def _print_summary(given: Given, result: Boilerplate) -> None:
             f"{result.removed_pieces:,}",
             f"{removed}, {shown_size(result.removed_bytes)}",
         ),
-        ("kept", f"{result.kept:,}", f"in {printable(given.output)}"),
+        ("kept", f"{result.kept:,}", f"in {printable(args.output)}"),
     ]
     print_table(
-        f"{given.unit.capitalize()}s of more than {given.more_than:,} documents",
+        f"{args.unit.capitalize()}s of more than {args.more_than:,} documents",
         ("", "", ""),
         rows,
-        left=(0, 2),
+        text_columns=(0, 2),
     )

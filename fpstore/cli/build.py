@@ -13,7 +13,7 @@ from fpstore.cli import content, options
 from fpstore.cli.content import FINGERPRINTS, ROWS, VECTORS, Notices
 from fpstore.cli.options import argument, option
 from fpstore.cli.output import print_json, print_table, say, summary
-from fpstore.cli.verb import Given, fail, option_of, output_is, verb
+from fpstore.cli.verb import Arguments, fail, option_name, output_is, verb
 from fpstore.design.estimates import Plan
 from fpstore.design.families import SCAN, lookup_radius
 from fpstore.design.planner import Crossover, crossover, knee
@@ -49,9 +49,8 @@ _BUILD_OPTIONS = (
     option(
         "--empty",
         "Make a store of no rows, for fpstore insert. The first ids decide if ids are integers or "
-        "strings. With "
-        "--text, fingerprints have 256 bits and the radius is 24, unless --width or --radius says "
-        "otherwise.",
+        "strings. With --text, fingerprints have 256 bits and the radius is 24, unless --width or "
+        "--radius says otherwise.",
     ),
     options.RADIUS_OF_PROBES,
     options.WIDTH,
@@ -64,8 +63,7 @@ _BUILD_OPTIONS = (
     option(
         "--block-bytes N",
         "Bytes per block, a power of two from 128 to 4096. Larger blocks make smaller stores and "
-        "slower "
-        "probes.",
+        "slower probes.",
         options.BLOCK,
     ),
     *options.PLANNING,
@@ -87,7 +85,7 @@ _BUILD_OPTIONS = (
     *options.RESULT,
     guesses={**output_is("the store to write is the first argument"), **options.THRESHOLD_GUESS},
 )
-def build(given: Given) -> None:
+def build(args: Arguments) -> None:
     """Build a store.
 
     STORE is the folder of the new store. It appears complete or not at all.
@@ -106,62 +104,75 @@ def build(given: Given) -> None:
     $ fpstore build crawl.fps crawl.tsv
     $ fpstore build notes.fps notes --text --suffix .txt --suffix .md
     $ fpstore build pages.fps corpus.parquet --text-field text --id-field id
-    $ fpstore build crawl.fps a.npy b.npy --radius 3 --design manku-10 --threads 2 --memory 1GiB --force
+    $ fpstore build crawl.fps a.npy b.npy --radius 3 --design manku-10 --threads 2 \
+        --memory 1GiB --force
     $ cat crawl.csv | fpstore build crawl.fps - --format csv --decimal --id-type str --force --quiet
-    $ fpstore build crawl.fps crawl.jsonl --fingerprint-field hash --id-field url --force --no-progress
-    $ fpstore build crawl.fps crawl.tsv --disk-budget 1GB --storage cold --prefer space --block-bytes 1024 --force --json
+    $ fpstore build crawl.fps crawl.jsonl --fingerprint-field hash --id-field url --force \
+        --no-progress
+    $ fpstore build crawl.fps crawl.tsv --disk-budget 1GB --storage cold --prefer space \
+        --block-bytes 1024 --force --json
     $ fpstore build crawl.fps a.npy b.npy --codec elias-fano --filter --index-ids --force
     $ fpstore build signed.fps signed.csv --decimal --signed
     $ fpstore build fresh.fps --empty --text
     $ fpstore build notes.fps notes --text --shingle chars --shingle-size 5 --weighting set --force
-    $ fpstore build words.fps notes --text --digits zero --feature-hash md5 --tokenizer unicode --stop-words frequent.txt
+    $ fpstore build words.fps notes --text --digits zero --feature-hash md5 --tokenizer unicode \
+        --stop-words frequent.txt
     $ fpstore build folded.fps notes --text --marks fold --hyphens join
     $ fpstore build copies.fps notes --text --encoding utf-8 --longest-sentences 3 --radius 0
     $ fpstore build site.fps site --text --html
-    $ fpstore build titled.fps corpus.parquet --text-field title=4 --text-field text --id-field id --force
+    $ fpstore build titled.fps corpus.parquet --text-field title=4 --text-field text \
+        --id-field id --force
     $ fpstore build weighed.fps notes --text --weights weights.json
     $ fpstore build vectors.fps embeddings.npy --vector --width 256 --radius 40 --seed 7 --force
-    $ fpstore build vectors.fps embeddings.parquet --vector --vector-field embedding --id-field name --force
-    $ fpstore build photos.fps photos --image --image-hash pdq --min-quality 50 --frame all --left-out left-out.tsv
+    $ fpstore build vectors.fps embeddings.parquet --vector --vector-field embedding \
+        --id-field name --force
+    $ fpstore build photos.fps photos --image --image-hash pdq --min-quality 50 --frame all \
+        --left-out left-out.tsv
     """
-    kind = content.declared_kind(given)
-    _check_inputs(given, kind)
-    maker = content.declared_maker(given, kind)
-    how = {name: getattr(given, name) for name in (*_BUILD_OPTIONS, "index_ids")}
-    width = given.width
+    kind = content.declared_kind(args)
+    _check_inputs(args, kind)
+    maker = content.declared_maker(args, kind)
+    settings = {name: getattr(args, name) for name in (*_BUILD_OPTIONS, "index_ids")}
+    width = args.width
     if hasattr(maker, "usual_radius"):
-        width, how["radius"] = (
+        width, settings["radius"] = (
             maker.width,
-            given.radius if given.is_given("radius") else maker.usual_radius,
+            args.radius if args.is_given("radius") else maker.usual_radius,
         )
-    options.check_design_name(given.design, how["radius"], width)
-    notices = Notices(kind, given.left_out)
+    options.check_design_name(args.design, settings["radius"], width)
+    notices = Notices(kind, args.left_out)
     source: Any = []
-    if not given.empty:
-        source = content.open_inputs(given, kind, given.inputs, maker or width, notices)
-    if kind == VECTORS and not given.is_given("radius"):
-        found = f"radius {given.radius} finds {source.fingerprinter.recall(0.95, given.radius):.0%}"
+    if not args.empty:
+        source = content.open_inputs(args, kind, args.inputs, maker or width, notices)
+    if kind == VECTORS and not args.is_given("radius"):
+        share = f"radius {args.radius} finds {source.fingerprinter.recall(0.95, args.radius):.0%}"
         advice = "give --width and --radius, as HyperplaneHash.recall reports them"
-        given.note(f"{found} of the pairs of vectors at a cosine of 0.95: {advice}")
-    with given.bars(None if given.empty else source) as bars:
-        own = {} if kind == VECTORS else {"fingerprinter": maker}
-        made = fpstore.build(
-            given.store, source, width=width, overwrite=given.overwrite, progress=bars, **how, **own
+        args.note(f"{share} of the pairs of vectors at a cosine of 0.95: {advice}")
+    with args.bars(None if args.empty else source) as bars:
+        fingerprinter = {} if kind == VECTORS else {"fingerprinter": maker}
+        store = fpstore.build(
+            args.store,
+            source,
+            width=width,
+            overwrite=args.overwrite,
+            progress=bars,
+            **settings,
+            **fingerprinter,
         )
-    with made:
-        stats = made.stats()
-    notices.report(given)
-    _note_defaults(given, stats)
-    given.result(stats, given.timed(given.store, summary(stats)))
+    with store:
+        stats = store.stats()
+    notices.report(args)
+    _note_defaults(args, stats)
+    args.result(stats, args.timed(args.store, summary(stats)))
 
 
-def _check_inputs(given: Given, kind: str) -> None:
-    if given.empty == bool(given.inputs):
-        fail("--empty takes no INPUT" if given.empty else "give an INPUT, or --empty")
-    content.refuse_foreign(given, kind)
-    if given.empty:
+def _check_inputs(args: Arguments, kind: str) -> None:
+    if args.empty == bool(args.inputs):
+        fail("--empty takes no INPUT" if args.empty else "give an INPUT, or --empty")
+    content.refuse_foreign(args, kind)
+    if args.empty:
         rows = ("format", *content.OF_FINGERPRINTS, "id_field", "id_type")
-        given.refuse(
+        args.refuse(
             "does not go with --empty",
             *rows,
             "vector",
@@ -172,31 +183,35 @@ def _check_inputs(given: Given, kind: str) -> None:
         )
     content.check_inputs(
         kind,
-        given.inputs,
+        args.inputs,
         "--text makes fingerprints of the text files in it, --image of the pictures",
     )
-    for path in given.inputs:
-        if path != "-" and lies_inside(check_path(path), check_path(given.store)):
+    for path in args.inputs:
+        if path != "-" and lies_inside(check_path(path), check_path(args.store)):
             raise InputError(
-                f"{path}: lies inside {given.store}, which the build would replace: move it "
+                f"{path}: lies inside {args.store}, which the build would replace: move it "
                 "elsewhere",
                 path=path,
             )
 
 
-def _note_defaults(given: Given, stats: dict[str, Any]) -> None:
-    """Note a radius that nobody chose for wide fingerprints, and options for blocks where a design has none."""
+def _note_defaults(args: Arguments, stats: dict[str, Any]) -> None:
+    """Note a default radius for wide fingerprints, and options that the design does not use."""
     if (
         stats["width"] > WORD_BITS
         and stats["fingerprinter"] is None
-        and not given.is_given("radius")
+        and not args.is_given("radius")
     ):
         differ = "near-duplicates may differ in more bits; hashes of PDQ differ in up to 31 of 256"
-        given.note(f"the radius is {stats['radius']}: {differ}; --radius sets it")
-    named = [option_of(name) for name in ("codec", "block_bytes", "filter") if given.is_given(name)]
-    if named and all(table["kind"] != BLOCKS for table in stats["design"]["tables"]):
-        changes = f"{' and '.join(named)} {'change' if len(named) > 1 else 'changes'} nothing"
-        given.note(
+        args.note(f"the radius is {stats['radius']}: {differ}; --radius sets it")
+    set_options = [
+        option_name(name) for name in ("codec", "block_bytes", "filter") if args.is_given(name)
+    ]
+    if set_options and all(table["kind"] != BLOCKS for table in stats["design"]["tables"]):
+        changes = (
+            f"{' and '.join(set_options)} {'change' if len(set_options) > 1 else 'changes'} nothing"
+        )
+        args.note(
             f"{stats['design']['name']} has no tables of blocks: {changes} until a merge takes a "
             "design that has some"
         )
@@ -215,7 +230,7 @@ def _note_defaults(given: Given, stats: dict[str, Any]) -> None:
     *options.LIMITS,
     *options.RESULT,
 )
-def hash_(given: Given) -> None:
+def hash_(args: Arguments) -> None:
     """Make fingerprints of texts, pictures or vectors.
 
     With --text, an INPUT is a text file, a folder, or - for standard input; with --image a picture
@@ -236,38 +251,39 @@ def hash_(given: Given) -> None:
     $ fpstore hash notes --text --suffix .txt --shingle chars --shingle-size 5 --json
     $ fpstore hash corpus.parquet --text-field title=4 --text-field text --id-field id --threads 2
     $ fpstore hash photos --image --image-hash pdq --min-quality 50 --frame all --memory 1GiB
-    $ cat pages.jsonl | fpstore hash - --text-field text --format jsonl --id-field score --id-type str --quiet
+    $ cat pages.jsonl | fpstore hash - --text-field text --format jsonl --id-field score \
+        --id-type str --quiet
     """
-    kind = content.declared_kind(given)
+    kind = content.declared_kind(args)
     if kind == FINGERPRINTS:
         fail("say what the inputs are: --text, --text-field, --image or --vector")
-    content.refuse_foreign(given, kind)
-    maker, notices, done = content.declared_maker(given, kind), Notices(kind, given.left_out), 0
+    content.refuse_foreign(args, kind)
+    maker, notices, done = content.declared_maker(args, kind), Notices(kind, args.left_out), 0
     if kind == ROWS:
         chunks: Any = content.open_inputs(
-            given, kind, given.inputs, maker, notices, chunk_rows=content.CHUNK_ROWS
+            args, kind, args.inputs, maker, notices, chunk_rows=content.CHUNK_ROWS
         )
     else:
-        chunks = content.open_files(given, kind, given.inputs, maker, notices)
+        chunks = content.open_files(args, kind, args.inputs, maker, notices)
     source: Any = chunks if hasattr(chunks, "bytes_done") else None
     if kind == ROWS:
-        chunks.limit_memory(parse_memory(given.memory))
+        chunks.limit_memory(parse_memory(args.memory))
     maker = source.fingerprinter if kind == VECTORS else maker
-    form, columns = "jsonl" if given.as_json else None, ["fingerprint", "id"]
+    format_name, columns = "jsonl" if args.as_json else None, ["fingerprint", "id"]
     opening = open_writer(
-        given.output,
-        format=form,
+        args.output,
+        format=format_name,
         columns=columns,
         width=maker.width,
         fingerprinter=maker.describe(),
     )
-    with given.bars(source) as bars, opening as writer:
+    with args.bars(source) as bars, opening as writer:
         chunk: Chunk
         for chunk in chunks:
             writer.write(chunk)
             done += len(chunk.fingerprints)
             bars("hashing", done)
-    notices.report(given)
+    notices.report(args)
 
 
 @verb(
@@ -284,7 +300,7 @@ def hash_(given: Given) -> None:
     options.JSON,
     guesses=dict.fromkeys(("-n", "--n", "--count"), "N stands alone, as in fpstore plan 1000000"),
 )
-def plan(given: Given) -> None:
+def plan(args: Arguments) -> None:
     """Compare the designs for a number of fingerprints.
 
     N is a number such as 16777216, 2^24, 1e9, 16M (million), 16Mi (16 x 2^20) or 2G (billion).
@@ -312,26 +328,26 @@ def plan(given: Given) -> None:
     $ fpstore plan 16M --width 128 --storage cold --all --json
     """
     n, radius, width, storage, prefer = (
-        given.n,
-        given.radius,
-        given.width,
-        given.storage,
-        given.prefer,
+        args.n,
+        args.radius,
+        args.width,
+        args.storage,
+        args.prefer,
     )
     options.check_radius_option(radius, width)
     plans = fpstore.plan(
         n,
         radius,
-        disk_budget=given.disk_budget,
-        memory_budget=given.memory_budget,
+        disk_budget=args.disk_budget,
+        memory_budget=args.memory_budget,
         storage=storage,
-        codec=given.codec,
-        filter=given.filter,
+        codec=args.codec,
+        filter=args.filter,
         prefer=prefer,
         width=width,
     )
     crossing, delta = crossover(n, radius, storage, width), plans[0].delta_bytes_per_change
-    if given.as_json:
+    if args.as_json:
         cheaper = {
             "cheaper_from_radius": crossing.radius,
             "cheaper_up_to_fingerprints": crossing.fingerprints,
@@ -348,15 +364,15 @@ def plan(given: Given) -> None:
     print_table(
         f"{counted(n, 'fingerprint')}, radius {radius}, width {width}, {storage} storage",
         (*_HEADINGS, _LAST[storage], "note"),
-        [_row(p, n, storage) for p in (plans if given.show_all else plans[:SHOWN])],
-        left=(0, 6),
+        [_row(p, n, storage) for p in (plans if args.show_all else plans[:SHOWN])],
+        text_columns=(0, 6),
     )
-    if len(plans) > SHOWN and not given.show_all:
+    if len(plans) > SHOWN and not args.show_all:
         say(f"and {len(plans) - SHOWN} more: --all shows them.")
     say(_ESTIMATES)
-    taken = ", ".join(f"{each:.0f} of {changes:,}" for changes, each in delta.items())
+    costs = ", ".join(f"{cost:.0f} of {changes:,}" for changes, cost in delta.items())
     say(
-        f"Bytes of memory of each change until a merge: {taken} changes. The text of a new string "
+        f"Bytes of memory of each change until a merge: {costs} changes. The text of a new string "
         "id takes more."
     )
     if (
@@ -372,12 +388,12 @@ def plan(given: Given) -> None:
     )
     say(_crossing(n, radius, width, crossing) + (" auto weighs bytes, too." if differs else ""))
     if not plans[0].fits:
-        then = (
+        consequence = (
             "."
-            if given.disk_budget or storage == "cold"
+            if args.disk_budget or storage == "cold"
             else "; build would then choose as with --storage cold."
         )
-        say(f"No design fits the budgets{then}")
+        say(f"No design fits the budgets{consequence}")
 
 
 def _crossing(n: int, radius: int, width: int, crossing: Crossover) -> str:

@@ -35,7 +35,7 @@ from fpstore.cli import content, options
 from fpstore.cli.content import PICTURES, ROWS, TEXTS, Notices
 from fpstore.cli.options import argument, option, output_option, whole
 from fpstore.cli.output import print_facts, print_json, print_table
-from fpstore.cli.verb import Given, fail, usage_errors, verb
+from fpstore.cli.verb import Arguments, fail, usage_errors, verb
 from fpstore.errors import InputError, counted, one_line
 from fpstore.hashing import Fingerprinter, ImageHash, MinHash, SimHash
 from fpstore.hashing.corpora import corpus_paths, open_corpus, open_source
@@ -75,7 +75,7 @@ EN_DASH = "\u2013"
         "Parameters of SimHash, such as shingle=words,size=2, method=minhash,size=3 or "
         "weights=FILE, or with --image of ImageHash, such as method=pdq or "
         "method=difference,width=256. With radius=N it is measured at this radius, and with "
-        "threshold=X at that of a Jaccard similarity: method=minhash,threshold=0.75. May be "
+        "threshold=X at the radius of a Jaccard similarity: method=minhash,threshold=0.75. May be "
         "repeated. By default some usual ones.",
         into="settings",
         multiple=True,
@@ -92,16 +92,16 @@ EN_DASH = "\u2013"
     ),
     option(
         "--most-wrong SHARE",
-        "Greatest share of the removed documents that may be removed wrongly: they share less than "
-        "--resemblance of their runs of three words with the document that is kept.",
+        "Greatest share of the removed documents that may be removed wrongly: they share less "
+        "than --resemblance of their runs of three words with the document that is kept.",
         click.FloatRange(0, 1),
         MOST_WRONG,
     ),
     option("--group", "How dedup groups near-duplicates.", GROUPINGS, GROUP),
     option(
         "--sample N",
-        "Most documents or pictures whose distances are measured; all their pairs are compared. Up "
-        "to 50,000 texts are grouped.",
+        "Most documents or pictures whose distances are measured; all their pairs are compared. "
+        "Up to 50,000 texts are grouped.",
         whole(LEAST_SAMPLE, MOST_SAMPLE),
         SAMPLE,
     ),
@@ -117,12 +117,12 @@ EN_DASH = "\u2013"
     options.THREADS,
     *options.RESULT,
 )
-def calibrate(given: Given) -> None:
+def calibrate(args: Arguments) -> None:
     """Measure which fingerprint and radius fit a corpus.
 
     Takes a random sample of the documents or pictures, keeps one of each family of near-duplicates,
     makes changed copies of some, and compares fingerprints for each setting: of copies with their
-    originals (near-duplicates), and of the others with each other (strangers). Of texts, it also
+    originals (near-duplicates), and of the others with each other (strangers). It also
     groups up to 50,000 as fpstore dedup does. Prints for each setting the radius that finds the
     most copies without taking in strangers or removing too many documents wrongly. The first row is
     the suggestion.
@@ -130,84 +130,86 @@ def calibrate(given: Given) -> None:
     $ fpstore calibrate stories --text --suffix .txt
     $ fpstore calibrate site --text --html --encoding utf-8
     $ fpstore calibrate corpus.parquet --text-field text --format parquet --json
-    $ fpstore calibrate stories --text --setting method=minhash,threshold=0.75 --most-wrong 0.01 --group connected
-    $ fpstore calibrate stories draft.txt --text --change words=2 --change drop=1 --sample 100 --copies 50 --seed 7 --no-progress
+    $ fpstore calibrate stories --text --setting method=minhash,threshold=0.75 \
+        --most-wrong 0.01 --group connected
+    $ fpstore calibrate stories draft.txt --text --change words=2 --change drop=1 --sample 100 \
+        --copies 50 --seed 7 --no-progress
     $ fpstore calibrate corpus.parquet --text-field text --resemblance 0.8 --threads 1 --quiet
-    $ fpstore calibrate photos --image --change resize=0.5 --setting method=difference --setting method=perceptual,width=256
+    $ fpstore calibrate photos --image --change resize=0.5 --setting method=difference \
+        --setting method=perceptual,width=256
     """
-    result = _calibration(given)
-    if given.as_json:
+    result = _calibration(args)
+    if args.as_json:
         print_json(result.to_dict())
     else:
         _print_calibration(result)
 
 
-def _calibration(given: Given) -> Calibration:
-    kind = content.declared_kind(given)
-    if given.image:
+def _calibration(args: Arguments) -> Calibration:
+    kind = content.declared_kind(args)
+    if args.image:
         refused = ("format", "encoding", "html", "most_wrong", "group")
-        given.refuse("does not go with --image", *refused)
+        args.refuse("does not go with --image", *refused)
     if kind not in (TEXTS, PICTURES):
-        given.refuse("is for folders: with --text or --image", "suffixes")
+        args.refuse("is for folders: with --text or --image", "suffixes")
     notices, columns = Notices(TEXTS), None
     with usage_errors():
-        wanted = Options.checked(
-            given.image,
-            given.settings or None,
-            given.changes or None,
-            given.most_wrong,
-            given.group,
-            given.sample,
-            given.copies,
-            given.resemblance,
-            given.seed,
+        measure_options = Options.checked(
+            args.image,
+            args.settings or None,
+            args.changes or None,
+            args.most_wrong,
+            args.group,
+            args.sample,
+            args.copies,
+            args.resemblance,
+            args.seed,
         )
-        if not given.image:
-            columns = text_columns(given.text or given.text_field)
+        if not args.image:
+            columns = text_columns(args.text or args.text_field)
     if columns is None:
         warnings.filterwarnings("ignore", module=r"PIL\b")  # the notices report what cannot be read
-        if not given.settings and PDQ not in {each.name for each in wanted.settings}:
-            given.note("method=pdq is not compared: pip install pdqhash")
-        walk = Walk(corpus_paths(given.inputs), given.suffixes)
-        with given.bars() as bars:
-            result = calibrate_pictures(walk, wanted, given.resources(bars), notices)
+        if not args.settings and PDQ not in {setting.name for setting in measure_options.settings}:
+            args.note("method=pdq is not compared: pip install pdqhash")
+        walk = Walk(corpus_paths(args.inputs), args.suffixes)
+        with args.bars() as bars:
+            result = calibrate_pictures(walk, measure_options, args.resources(bars), notices)
     else:
         corpus = open_corpus(
-            given.inputs,
+            args.inputs,
             kind == TEXTS,
-            suffixes=given.suffixes,
+            suffixes=args.suffixes,
             on_notice=notices,
-            encoding=given.encoding,
-            html=bool(given.html),
-            format=given.format,
+            encoding=args.encoding,
+            html=bool(args.html),
+            format=args.format,
         )
-        with given.bars(corpus) as bars:
-            result = calibrate_texts(corpus, columns, wanted, given.resources(bars), given.html)
-    notices.report(given)
+        with args.bars(corpus) as bars:
+            result = calibrate_texts(
+                corpus, columns, measure_options, args.resources(bars), args.html
+            )
+    notices.report(args)
     return result
 
 
-def build_options(made: Fingerprinter[Any]) -> list[str] | None:
-    """Return the options of ``build`` and ``dedup`` that make a fingerprinter.
-
-    None if there are none for some parameter.
-    """
+def build_options(fingerprinter: Fingerprinter[Any]) -> list[str] | None:
+    """Return the options of ``build`` that make a fingerprinter; None if a parameter has none."""
     names: dict[str, str] = {
         ImageHash: IMAGE_OPTIONS,
         SimHash: TEXT_OPTIONS,
         MinHash: TEXT_OPTIONS,
-    }.get(type(made), {})
-    if not names or (isinstance(made, TextHash) and callable(made.tokenizer)):
+    }.get(type(fingerprinter), {})
+    if not names or (isinstance(fingerprinter, TextHash) and callable(fingerprinter.tokenizer)):
         return None
-    usual = type(made)()
+    usual = type(fingerprinter)()
     changed = {
         key: value
-        for key, value in made.parameters.items()
+        for key, value in fingerprinter.parameters.items()
         if value not in (usual.parameters[key], None)
     }
     if not changed.keys() <= names.keys():
         return None
-    first = ["--method", made.name] if isinstance(made, TextHash) else ["--image"]
+    first = ["--method", fingerprinter.name] if isinstance(fingerprinter, TextHash) else ["--image"]
     return [*first, *(word for key, value in changed.items() for word in (names[key], str(value)))]
 
 
@@ -216,30 +218,32 @@ def _percent(rate: Rate) -> str:
     return f"{rate.value:.1%} ({low}{EN_DASH}{high})" if rate.total else ""
 
 
-def _row(one: Suggestion) -> tuple[str, ...]:
-    first = (one.measured.setting.name, str(one.measured.width))
-    of_texts = one.removed is not None or one.measured.setting.fingerprinter.items == "texts"
-    if one.radius is None:
+def _row(suggestion: Suggestion) -> tuple[str, ...]:
+    first = (suggestion.measured.setting.name, str(suggestion.measured.width))
+    of_texts = (
+        suggestion.removed is not None or suggestion.measured.setting.fingerprinter.items == "texts"
+    )
+    if suggestion.radius is None:
         return (*first, "none", *[""] * (5 if of_texts else 2))
     # 95 in 100 times the true share is lower
-    strangers = f"{one.strangers.count:,} (<{one.strangers.interval[1]:.0e})"
-    if one.removed is None or one.wrong is None:
-        return (*first, str(one.radius), _percent(one.recall), strangers)
-    threshold = "" if one.threshold is None else f"{one.threshold:.2f}"
-    removed = f"{one.removed.count:,}"
+    strangers = f"{suggestion.strangers.count:,} (<{suggestion.strangers.interval[1]:.0e})"
+    if suggestion.removed is None or suggestion.wrong is None:
+        return (*first, str(suggestion.radius), _percent(suggestion.recall), strangers)
+    threshold = "" if suggestion.threshold is None else f"{suggestion.threshold:.2f}"
+    removed = f"{suggestion.removed.count:,}"
     return (
         *first,
-        str(one.radius),
+        str(suggestion.radius),
         threshold,
-        _percent(one.recall),
+        _percent(suggestion.recall),
         strangers,
         removed,
-        _percent(one.wrong),
+        _percent(suggestion.wrong),
     )
 
 
 def _radii(width: int) -> list[int]:
-    """Return the radii that the second table shows: at 64 bits up to 24, at other widths in proportion."""
+    """Return the radii of the second table: up to 24 of 64 bits, in proportion to the width."""
     return sorted({round(radius * width / WORD_BITS) for radius in SHOWN_RADII})
 
 
@@ -247,8 +251,8 @@ def _print_distances(measured: Measured) -> None:
     radii = _radii(measured.width)
     kinds = {**measured.copies, "all": measured.all_copies}
     rows = [
-        [name, *(f"{each.within(radius).value:.0%}" for radius in radii)]
-        for name, each in kinds.items()
+        [name, *(f"{distances.within(radius).value:.0%}" for radius in radii)]
+        for name, distances in kinds.items()
     ]
     print_table(
         f"\nCopies found with {measured.setting.name}, by radius", ["kind", *map(str, radii)], rows
@@ -258,14 +262,14 @@ def _print_distances(measured: Measured) -> None:
 def _print_calibration(result: Calibration) -> None:
     first, evidence = result.suggestions[0], result.evidence
     columns = ["setting", "width", "radius"]
-    wish = ""
+    limit = ""
     if result.grouped is not None:
         columns += ["threshold", "recall", "strangers", "removed", "wrong"]
-        wish = f", at most {100 * result.most_wrong:.3g}% removed wrongly"
+        limit = f", at most {100 * result.most_wrong:.3g}% removed wrongly"
     else:
         columns += ["recall", "strangers"]
-    title = f"Settings for {result.documents:,} {result.items}{wish}, the suggested one first"
-    print_table(title, columns, [_row(each) for each in result.suggestions], left=(0,))
+    title = f"Settings for {result.documents:,} {result.items}{limit}, the suggested one first"
+    print_table(title, columns, [_row(each) for each in result.suggestions], text_columns=(0,))
     _print_distances(first.measured)
     copies = sum(each.shape[1] for each in evidence.copies.values())
     strangers = evidence.originals * (evidence.originals - 1) // 2
@@ -278,14 +282,14 @@ def _print_calibration(result: Calibration) -> None:
         ("changed copies", f"{copies:,}"),
         ("strangers", counted(strangers, "pair")),
     ]
-    print_facts("\nLooked at", facts)
+    print_facts("\nSample", facts)
     if not first.fits:
         click.echo("\nNo setting fits: allow more with --most-wrong, or compare others.")
         return
-    taken = build_options(first.measured.setting.fingerprinter)
-    if taken is not None:
+    flags = build_options(first.measured.setting.fingerprinter)
+    if flags is not None:
         click.echo("\nTake the first setting with")
-        shown, radius = " ".join(taken), f"--radius {first.radius}"
+        shown, radius = " ".join(flags), f"--radius {first.radius}"
         if first.removed is not None:
             threshold = first.measured.setting.threshold
             chosen = radius if threshold is None else f"--threshold {threshold}"
@@ -309,7 +313,7 @@ def _print_calibration(result: Calibration) -> None:
     options.QUIET,
     options.JSON,
 )
-def compare(given: Given) -> None:
+def compare(args: Arguments) -> None:
     """Compare the fingerprints of two texts.
 
     A and B are text files; one of them may be - for standard input. The features of a text are the
@@ -318,98 +322,99 @@ def compare(given: Given) -> None:
     both texts have; the weighted resemblance is the share of the weights.
 
     $ fpstore compare draft.txt notes/one.txt
-    $ fpstore compare draft.txt notes/one.txt --shingle chars --shingle-size 5 --weighting set --limit 5
+    $ fpstore compare draft.txt notes/one.txt --shingle chars --shingle-size 5 --weighting set \
+        --limit 5
     $ cat notes/two.txt | fpstore compare - draft.txt --json --quiet
     """
-    if given.a == given.b == "-":
+    if args.a == args.b == "-":
         fail("only one of A and B can be standard input")
-    maker, notices = content.text_maker(given), Notices(TEXTS)
-    text_a, text_b = (_read(path, notices, given) for path in (given.a, given.b))
-    for name, text in ((given.a, text_a), (given.b, text_b)):
+    maker, notices = content.text_maker(args), Notices(TEXTS)
+    text_a, text_b = (_read(path, notices, args) for path in (args.a, args.b))
+    for name, text in ((args.a, text_a), (args.b, text_b)):
         if maker.is_empty(text):
-            raise InputError(f"{_named(name)}: {maker.lack(text)}", path=name)
-    found = Comparison(maker, text_a, text_b)
-    notices.report(given)
-    if given.as_json:
-        print_json(_record(found, given.limit if given.is_given("limit") else None))
+            raise InputError(f"{_input_name(name)}: {maker.lack(text)}", path=name)
+    comparison = Comparison(maker, text_a, text_b)
+    notices.report(args)
+    if args.as_json:
+        print_json(_record(comparison, args.limit if args.is_given("limit") else None))
     else:
-        _print_comparison(found, given)
+        _print_comparison(comparison, args)
 
 
-def _named(path: str) -> str:
+def _input_name(path: str) -> str:
     return "standard input" if path == "-" else printable(path)
 
 
-def _read(path: str, notices: Notices, given: Given) -> str:
+def _read(path: str, notices: Notices, args: Arguments) -> str:
     if path == "-":
-        text = content.standard_input(notices, given.encoding)
+        text = content.standard_input(notices, args.encoding)
     else:
-        if (named := check_path(path)).is_dir():
+        if (file := check_path(path)).is_dir():
             raise InputError(f"{printable(path)}: is a folder; name a text file in it", path=path)
-        if named.suffix.lower() in ROW_SUFFIXES:
-            what = (
+        if file.suffix.lower() in ROW_SUFFIXES:
+            problem = (
                 "holds rows, not one text; compare takes text files: write the texts of two rows "
                 "to files of their own"
             )
-            raise InputError(f"{printable(path)}: {what}", path=path)
+            raise InputError(f"{printable(path)}: {problem}", path=path)
         files = DocumentFiles(
-            Walk(Path(path), encoding=given.encoding), on_note=notices, html=bool(given.html)
+            Walk(Path(path), encoding=args.encoding), on_note=notices, html=bool(args.html)
         )
         (document,) = files.documents()  # one that is no text is an error
         text = document.text
-    return main_texts([text], given.html)[0] if given.html else text
+    return main_texts([text], args.html)[0] if args.html else text
 
 
-def _record(found: Comparison, limit: int | None) -> dict[str, Any]:
-    digits = found.width // 4
+def _record(comparison: Comparison, limit: int | None) -> dict[str, Any]:
+    digits = comparison.width // 4
     return {
-        "fingerprint_a": f"{found.fingerprint_a:0{digits}x}",
-        "fingerprint_b": f"{found.fingerprint_b:0{digits}x}",
-        "width": found.width,
-        "distance": found.distance,
-        "features_a": len(found.features_a),
-        "features_b": len(found.features_b),
-        "shared": found.shared,
-        "resemblance": found.jaccard,
-        "weighted_resemblance": found.weighted_jaccard,
+        "fingerprint_a": f"{comparison.fingerprint_a:0{digits}x}",
+        "fingerprint_b": f"{comparison.fingerprint_b:0{digits}x}",
+        "width": comparison.width,
+        "distance": comparison.distance,
+        "features_a": len(comparison.features_a),
+        "features_b": len(comparison.features_b),
+        "shared": comparison.shared,
+        "resemblance": comparison.jaccard,
+        "weighted_resemblance": comparison.weighted_jaccard,
         "differing": [
             {"feature": text, "weight_a": a, "weight_b": b}
-            for text, a, b in found.differing[:limit]
+            for text, a, b in comparison.differing[:limit]
         ],
     }
 
 
-def _print_comparison(found: Comparison, given: Given) -> None:
-    record, limit = _record(found, None), given.limit
+def _print_comparison(comparison: Comparison, args: Arguments) -> None:
+    record, limit = _record(comparison, None), args.limit
     only_a, only_b = (
-        sum(not one[f"weight_{other}"] for one in record["differing"]) for other in "ba"
+        sum(not feature[f"weight_{other}"] for feature in record["differing"]) for other in "ba"
     )
-    both = len(found.differing) - only_a - only_b
+    reweighted = len(comparison.differing) - only_a - only_b
     rows = [
         (
-            f"A, {_named(given.a)}",
+            f"A, {_input_name(args.a)}",
             record["fingerprint_a"],
             f"{record['features_a']:,} features, {only_a:,} only in A",
         ),
         (
-            f"B, {_named(given.b)}",
+            f"B, {_input_name(args.b)}",
             record["fingerprint_b"],
             f"{record['features_b']:,} features, {only_b:,} only in B",
         ),
-        ("distance", f"{found.distance}", f"of {found.width} bits"),
-        ("shared", f"{found.shared:,}", f"features, {both:,} with different weights"),
-        ("resemblance", f"{found.jaccard:.3f}", f"{found.weighted_jaccard:.3f} weighted"),
+        ("distance", f"{comparison.distance}", f"of {comparison.width} bits"),
+        ("shared", f"{comparison.shared:,}", f"features, {reweighted:,} with different weights"),
+        ("resemblance", f"{comparison.jaccard:.3f}", f"{comparison.weighted_jaccard:.3f} weighted"),
     ]
-    print_table("Two texts", ("", "", ""), rows, left=(0, 2))
-    if not found.differing:
+    print_table("Two texts", ("", "", ""), rows, text_columns=(0, 2))
+    if not comparison.differing:
         return
     differing = [
-        (_shown(one.text), f"{one.weight_a:g}", f"{one.weight_b:g}")
-        for one in found.differing[:limit]
+        (_shown(feature.text), f"{feature.weight_a:g}", f"{feature.weight_b:g}")
+        for feature in comparison.differing[:limit]
     ]
     print_table("\nFeatures whose weights differ most", COLUMNS, differing)
-    if len(found.differing) > limit:
-        click.echo(f"and {len(found.differing) - limit:,} more: --limit shows them.")
+    if len(comparison.differing) > limit:
+        click.echo(f"and {len(comparison.differing) - limit:,} more: --limit shows them.")
 
 
 def _shown(feature: str) -> str:
@@ -425,7 +430,7 @@ def _shown(feature: str) -> str:
     options.WIDTH,
     option(
         "--sample N",
-        "Most documents that are looked at, drawn at random and held in memory.",
+        "Largest number of documents in the sample, which is drawn at random and held in memory.",
         whole(1, 1_000_000),
         10_000,
     ),
@@ -440,7 +445,7 @@ def _shown(feature: str) -> str:
     output_option("Where to write the weights."),
     *options.TALK,
 )
-def weights(given: Given) -> None:
+def weights(args: Arguments) -> None:
     """Learn weights of words from a corpus.
 
     A word, or another piece of a text, counts less if many documents have it. Reads the texts as
@@ -454,52 +459,53 @@ def weights(given: Given) -> None:
 
     $ fpstore weights corpus.parquet --text-field text --output weights.json
     $ fpstore weights notes --text --suffix .txt --sample 1000 --most 500 --seed 7 --quiet
-    $ cat pages.jsonl | fpstore weights - --text-field text --format jsonl --shingle words --shingle-size 2 --quiet
+    $ cat pages.jsonl | fpstore weights - --text-field text --format jsonl --shingle words \
+        --shingle-size 2 --quiet
     """
-    kind = content.declared_kind(given)
+    kind = content.declared_kind(args)
     if kind not in (TEXTS, ROWS):
         fail(
             "name the column of the texts with --text-field, or give --text for files that are "
             "texts"
         )
-    content.refuse_foreign(given, kind)
-    columns: Any = "text" if kind == TEXTS else given.text_field
+    content.refuse_foreign(args, kind)
+    columns: Any = "text" if kind == TEXTS else args.text_field
     columns = columns if isinstance(columns, str) else tuple(columns)
-    if given.html and isinstance(columns, tuple):
+    if args.html and isinstance(columns, tuple):
         raise InputError("--html is for one column of pages, whose titles count too: name it alone")
-    maker, notices = content.features_maker(given), Notices(kind)
+    maker, notices = content.features_maker(args), Notices(kind)
     rows: Any
     if kind == TEXTS:
-        content.check_inputs(kind, given.inputs, "")
+        content.check_inputs(kind, args.inputs, "")
         rows = open_corpus(
-            given.inputs,
+            args.inputs,
             True,
-            suffixes=given.suffixes,
+            suffixes=args.suffixes,
             on_notice=notices,
-            encoding=given.encoding,
-            html=bool(given.html),
+            encoding=args.encoding,
+            html=bool(args.html),
         )
     else:
-        rows = open_source(given.inputs, format=given.format, encoding=given.encoding, again=False)
+        rows = open_source(args.inputs, format=args.format, encoding=args.encoding, again=False)
     notices.sources.append(rows)
-    with given.bars(rows) as bars:
-        found = learn_weights(
+    with args.bars(rows) as bars:
+        learnt = learn_weights(
             rows,
             Projection(text=columns),
             maker,
-            sample=given.sample,
-            most=given.most,
-            seed=given.seed,
-            html=given.html,
+            sample=args.sample,
+            most=args.most,
+            seed=args.seed,
+            html=args.html,
             progress=bars,
         )
-    with Sink(given.output) as sink:
-        sink.write(dump_weights(found.fingerprinter))
-    notices.report(given)
-    kept = found.fingerprinter.weights
-    if given.output != "-" and not given.quiet and kept is not None:
-        looked_at = f"{found.sample_size:,} of {counted(found.documents, 'document')}"
+    with Sink(args.output) as sink:
+        sink.write(dump_weights(learnt.fingerprinter))
+    notices.report(args)
+    weights = learnt.fingerprinter.weights
+    if args.output != "-" and not args.quiet and weights is not None:
+        sampled = f"{learnt.sample_size:,} of {counted(learnt.documents, 'document')}"
         click.echo(
-            f"{printable(given.output)}: weights of {counted(len(kept.hashes), 'piece')}, learnt "
-            f"from {looked_at}"
+            f"{printable(args.output)}: weights of {counted(len(weights.hashes), 'piece')}, learnt "
+            f"from {sampled}"
         )

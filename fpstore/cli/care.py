@@ -24,7 +24,7 @@ from fpstore.care.stats import distribution
 from fpstore.cli import options
 from fpstore.cli.options import argument, option, output_option
 from fpstore.cli.output import complain, print_facts, print_json, print_table, summary
-from fpstore.cli.verb import Given, fail, on_index, output_is, usage_errors, verb
+from fpstore.cli.verb import Arguments, fail, on_index, output_is, usage_errors, verb
 from fpstore.design.estimates import FEWEST_FOR_BYTES
 from fpstore.design.families import check_radius
 from fpstore.errors import counted
@@ -57,7 +57,7 @@ _PARTS = {
     ),
     option("--prometheus", "Print metrics in the text format of Prometheus."),
 )
-def stats(given: Given) -> None:
+def stats(args: Arguments) -> None:
     """Show the contents and sizes of a store or index.
 
     $ fpstore stats crawl.fps
@@ -65,90 +65,91 @@ def stats(given: Given) -> None:
     $ fpstore stats crawl.fps --prometheus
     $ fpstore stats pages.lsh
     """
-    if index := on_index(given):
-        index.stats(given)
+    if index := on_index(args):
+        index.stats(args)
         return
-    if given.prometheus and (given.as_json or given.full):
+    if args.prometheus and (args.as_json or args.full):
         fail("--prometheus cannot be combined with --json or --full")
-    with open_store(given.store) as opened:
-        found = opened.stats()
-        if given.full:
-            _refuse_sharded(given, opened, "--full")
-            found["distribution"] = distribution(store_snapshot(opened).generation.tables[0])
-    if given.prometheus:
-        _print_metrics(given.store, found)
-    elif given.as_json:
-        print_json(found)
+    with open_store(args.store) as opened:
+        facts = opened.stats()
+        if args.full:
+            _refuse_sharded(args, opened, "--full")
+            facts["distribution"] = distribution(store_snapshot(opened).generation.tables[0])
+    if args.prometheus:
+        _print_metrics(args.store, facts)
+    elif args.as_json:
+        print_json(facts)
     else:
-        _print_store(given.store, found)
-        _print_bytes(found)
-        _print_design(found)
-        if given.full:
-            _print_distribution(found["distribution"])
+        _print_store(args.store, facts)
+        _print_bytes(facts)
+        _print_design(facts)
+        if args.full:
+            _print_distribution(facts["distribution"])
 
 
-def _refuse_sharded(given: Given, store: fpstore.Store, what: str) -> None:
+def _refuse_sharded(args: Arguments, store: fpstore.Store, option_name: str) -> None:
     if is_sharded(store.path):
         fail(
-            f"{given.store}: {what} is for one store, not for a sharded one: name one of its shards"
+            f"{args.store}: {option_name} is for one store, not for a sharded one: name one of "
+            "its shards"
         )
 
 
-def _print_store(store: str, found: dict[str, Any]) -> None:
-    made, delta, of_blocks = found["fingerprinter"], found["delta"], {}
-    if _has_blocks(found):
-        wanted = {True: "all that save time", False: "none"}.get(
-            found["filter"], "those that pay for their bytes"
+def _print_store(store: str, stats: dict[str, Any]) -> None:
+    fingerprinter, delta, of_blocks = stats["fingerprinter"], stats["delta"], {}
+    if _has_blocks(stats):
+        filters = {True: "all that save time", False: "none"}.get(
+            stats["filter"], "those that pay for their bytes"
         )
-        of_blocks = {"block": f"{found['block_bytes']} bytes, {found['codec']}", "filters": wanted}
+        of_blocks = {"block": f"{stats['block_bytes']} bytes, {stats['codec']}", "filters": filters}
     facts = {
-        "fingerprints": f"{found['fingerprints']:,}",
-        "ids": f"{found['ids']:,} ({found['id_kind']})",
-        **({"shards": f"{found['shards']:,}"} if "shards" in found else {}),
-        "width": f"{found['width']} bits",
-        "radius": str(found["radius"]),
-        "design": found["design"]["name"],
+        "fingerprints": f"{stats['fingerprints']:,}",
+        "ids": f"{stats['ids']:,} ({stats['id_kind']})",
+        **({"shards": f"{stats['shards']:,}"} if "shards" in stats else {}),
+        "width": f"{stats['width']} bits",
+        "radius": str(stats["radius"]),
+        "design": stats["design"]["name"],
         **of_blocks,
-        "fingerprinter": "unknown" if made is None else readable_description(made),
-        "generation": str(found["generation"]),
-        "delta": f"{counted(delta['changes'], 'change')}, {shown_size(delta['memory'])} of memory in "
-        "each process",
-        "format version": str(found["format_version"]),
-        **({"last merge failed": found["merge_error"]} if found["merge_error"] else {}),
+        "fingerprinter": "unknown" if fingerprinter is None else readable_description(fingerprinter),
+        "generation": str(stats["generation"]),
+        "delta": f"{counted(delta['changes'], 'change')}, {shown_size(delta['memory'])} of memory "
+        "in each process",
+        "format version": str(stats["format_version"]),
+        **({"last merge failed": stats["merge_error"]} if stats["merge_error"] else {}),
     }
     print_facts(printable(store), facts.items())
 
 
-def _has_blocks(found: dict[str, Any]) -> bool:
-    return bool(found["design"]["tables"][0]["kind"] == "blocks")
+def _has_blocks(stats: dict[str, Any]) -> bool:
+    return bool(stats["design"]["tables"][0]["kind"] == "blocks")
 
 
-def _print_bytes(found: dict[str, Any]) -> None:
-    n, taken = found["fingerprints"], found["bytes"]
+def _print_bytes(stats: dict[str, Any]) -> None:
+    n, sizes = stats["fingerprints"], stats["bytes"]
     columns = ("part", "bytes", "", "bytes/fingerprint")[: 4 if n >= FEWEST_FOR_BYTES else 3]
     rows = [
-        (name, f"{taken[key]:,}", shown_size(taken[key]), f"{taken[key] / max(n, 1):.2f}")[
+        (name, f"{sizes[key]:,}", shown_size(sizes[key]), f"{sizes[key] / max(n, 1):.2f}")[
             : len(columns)
         ]
         for key, name in _PARTS.items()
-        if key in taken
+        if key in sizes
     ]
     print_table("\nSize", columns, rows)
-    if found["ratio_to_limit"] is not None:
-        takes = (
-            "The rows take" if found["design"]["tables"][0]["kind"] == "rows" else "One table takes"
+    if stats["ratio_to_limit"] is not None:
+        subject = (
+            "The rows take" if stats["design"]["tables"][0]["kind"] == "rows" else "One table takes"
         )
         click.echo(
-            f"{takes} {found['bits_per_fingerprint']:.2f} bits per fingerprint: "
-            f"{found['ratio_to_limit']:.3f} x the limit for "
-            f"any set of this size ({found['limit_bits_per_fingerprint']:.2f}), "
-            f"{found['ratio_to_raw']:.3f} x raw."
+            f"{subject} {stats['bits_per_fingerprint']:.2f} bits per fingerprint: "
+            f"{stats['ratio_to_limit']:.3f} x the limit for "
+            f"any set of this size ({stats['limit_bits_per_fingerprint']:.2f}), "
+            f"{stats['ratio_to_raw']:.3f} x raw."
         )
 
 
-def _print_design(found: dict[str, Any]) -> None:
-    of_blocks, rows = _has_blocks(found), []
-    for number, table in enumerate(found["design"]["tables"]):
+def _print_design(stats: dict[str, Any]) -> None:
+    of_blocks, rows = _has_blocks(stats), []
+    for number, table in enumerate(stats["design"]["tables"]):
         looked_up = table["kind"] != "rows" and (of_blocks or table["flips"] >= 0)
         prefix = "" if table["kind"] == "rows" else table["prefix_bits"]
         cells = (
@@ -165,34 +166,41 @@ def _print_design(found: dict[str, Any]) -> None:
         "\nTables",
         ("table", first, "flips", "look-ups per probe", last),
         rows,
-        left=(0,) if of_blocks else (4,),
+        text_columns=(0,) if of_blocks else (4,),
     )
 
 
-def _print_distribution(found: dict[str, Any]) -> None:
-    skew, bits, pairs = found["skew"], found.get("code_bits"), sum(found.get("h", {}).values())
+def _print_distribution(distribution: dict[str, Any]) -> None:
+    skew, bits, pairs = (
+        distribution["skew"],
+        distribution.get("code_bits"),
+        sum(distribution.get("h", {}).values()),
+    )
     if not skew["largest"]:
         click.echo("\nThe first table is empty.")
         return
     if pairs and bits is not None:
         print_table(
             "\nFirst differing bit h of neighbours in the first table (mean code "
-            f"{found['mean_code_bits']:.2f} bits)",
+            f"{distribution['mean_code_bits']:.2f} bits)",
             ("h", "pairs", "share", "code bits"),
             [
                 (str(h), f"{number:,}", f"{number / pairs:.2%}", str(bits[h]))
-                for h, number in found["h"].items()
+                for h, number in distribution["h"].items()
             ],
         )
-    part = "bucket" if "buckets" in found else "block"
-    facts, entries = {f"{part}s": f"{found[f'{part}s']:,}"}, found[f"entries_per_{part}"]
+    part = "bucket" if "buckets" in distribution else "block"
+    facts, entries = (
+        {f"{part}s": f"{distribution[f'{part}s']:,}"},
+        distribution[f"entries_per_{part}"],
+    )
     if part == "bucket":
-        facts["empty"] = f"{found['empty_buckets']:,}"
+        facts["empty"] = f"{distribution['empty_buckets']:,}"
     facts[f"fingerprints per {part}"] = (
         f"{entries['least']} to {entries['most']}, mean {entries['mean']:.1f}"
     )
     if bits is not None:
-        facts["fill"] = f"{found['fill']:.1%}"
+        facts["fill"] = f"{distribution['fill']:.1%}"
     print_facts(f"\n{part.title()}s of the first table", facts.items())
     print_table(
         f"\nLargest runs with the same {skew['prefix_bits']} leading bits, of "
@@ -202,29 +210,29 @@ def _print_distribution(found: dict[str, Any]) -> None:
     )
 
 
-def _print_metrics(store: str, found: dict[str, Any]) -> None:
+def _print_metrics(store: str, stats: dict[str, Any]) -> None:
     """Print gauges in Prometheus' text format, version 0.0.4."""
     label = store.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    parts = {part: taken for part, taken in found["bytes"].items() if part not in ("total", "keys")}
+    parts = {part: size for part, size in stats["bytes"].items() if part not in ("total", "keys")}
     for name, meaning, value in (
-        ("fingerprints", "Distinct fingerprints stored.", found["fingerprints"]),
-        ("ids", "Pairs of fingerprint and id stored.", found["ids"]),
+        ("fingerprints", "Distinct fingerprints stored.", stats["fingerprints"]),
+        ("ids", "Pairs of fingerprint and id stored.", stats["ids"]),
         ("bytes", "Bytes on disk by part.", parts),
-        ("generation", "Number of the current generation.", found["generation"]),
+        ("generation", "Number of the current generation.", stats["generation"]),
         (
             "generation_timestamp_seconds",
             "When the current generation was published.",
-            found["generation_since"],
+            stats["generation_since"],
         ),
-        ("delta_changes", "Changes since the last merge.", found["delta"]["changes"]),
+        ("delta_changes", "Changes since the last merge.", stats["delta"]["changes"]),
         (
             "delta_memory_bytes",
             "Memory that the changes take in each process.",
-            found["delta"]["memory"],
+            stats["delta"]["memory"],
         ),
-        ("log_records", "Records in the log.", found["log"]["records"]),
-        ("log_bytes", "Bytes of the log, with the space made ahead.", found["log"]["bytes"]),
-        ("merge_failed", "1 if the last merge failed.", int(found["merge_error"] is not None)),
+        ("log_records", "Records in the log.", stats["log"]["records"]),
+        ("log_bytes", "Bytes of the log, with the space made ahead.", stats["log"]["bytes"]),
+        ("merge_failed", "1 if the last merge failed.", int(stats["merge_error"] is not None)),
     ):
         click.echo(f"# HELP fpstore_{name} {meaning}\n# TYPE fpstore_{name} gauge")
         for part, number in (value if isinstance(value, dict) else {"": value}).items():
@@ -233,11 +241,11 @@ def _print_metrics(store: str, found: dict[str, Any]) -> None:
 
 
 @verb(options.STORE, *options.RESULT)
-def verify(given: Given) -> None:
+def verify(args: Arguments) -> None:
     """Read every byte of a store or index.
 
     Checks checksums, order, counts, keys, codes, id records, the log, and that all tables hold the
-    same set. Of an LSH index, checks both of its stores, and that every document has keys. The exit
+    same set. In an LSH index, checks both stores, and that every document has keys. The exit
     code is 1 if something is wrong. Each fault is a line with the file and the block.
 
     $ fpstore verify crawl.fps
@@ -245,9 +253,9 @@ def verify(given: Given) -> None:
     $ fpstore verify crawl.fps --quiet
     $ fpstore verify pages.lsh
     """
-    path, unread = Path(given.store), ""
+    path, note = Path(args.store), ""
     try:
-        with given.bars() as bars, fpstore.open(path) as opened:
+        with args.bars() as bars, fpstore.open(path) as opened:
             report = opened.verify(progress=bars)
     except (
         fpstore.CorruptStoreError,
@@ -258,28 +266,28 @@ def verify(given: Given) -> None:
             raise
         report = fpstore.Report()
         report.note(error)
-        unread = "; it cannot be opened, so the rest was not read"
+        note = "; it cannot be opened, so the rest was not read"
     noun = "document" if is_index(path) else "fingerprint"
     repair = "fpstore repair of a shard" if is_sharded(path) else "fpstore repair"
-    if given.as_json:
+    if args.as_json:
         names = ("ok", "tables", "blocks", "fingerprints", "ids", "faults")
         print_json({name: getattr(report, name) for name in names})
     else:
         for fault in report.faults:
             click.echo(printable(_described(fault)))
-        if report.ok and not given.quiet:
+        if report.ok and not args.quiet:
             parts = (
                 counted(report.tables, "table"),
                 counted(report.blocks, "block"),
                 counted(report.ids, "id"),
             )
             click.echo(
-                f"{printable(given.store)}: sound: {counted(report.fingerprints, noun)}, "
+                f"{printable(args.store)}: sound: {counted(report.fingerprints, noun)}, "
                 f"{', '.join(parts)}"
             )
     if not report.ok:
         complain(
-            f"{given.store}: {counted(len(report.faults), 'fault')}{unread}: {repair} keeps what "
+            f"{args.store}: {counted(len(report.faults), 'fault')}{note}: {repair} keeps what "
             "is intact"
         )
         raise click.exceptions.Exit(1)
@@ -307,7 +315,7 @@ def _described(fault: dict[str, Any]) -> str:
     *options.RESULT,
     guesses=output_is("the copy is the second argument"),
 )
-def backup(given: Given) -> None:
+def backup(args: Arguments) -> None:
     """Copy a store or index, even while it is in use.
 
     PATH gets the store as it is at one moment. Other processes can go on inserting and merging. The
@@ -319,12 +327,12 @@ def backup(given: Given) -> None:
     $ fpstore backup crawl.fps crawl-backup.fps --force --json
     $ fpstore backup pages.lsh copy.lsh
     """
-    with given.bars() as bars, fpstore.open(given.store) as opened:
-        opened.backup(given.path, overwrite=given.overwrite, progress=bars)
-    if given.as_json or not given.quiet:
-        with fpstore.open(given.path) as copied:
-            found = copied.stats()
-        given.result(found, given.timed(given.path, summary(found)))
+    with args.bars() as bars, fpstore.open(args.store) as opened:
+        opened.backup(args.path, overwrite=args.overwrite, progress=bars)
+    if args.as_json or not args.quiet:
+        with fpstore.open(args.path) as copied:
+            stats = copied.stats()
+        args.result(stats, args.timed(args.path, summary(stats)))
 
 
 @verb(
@@ -347,7 +355,7 @@ def backup(given: Given) -> None:
     *options.LIMITS,
     *options.RESULT,
 )
-def repair(given: Given) -> None:
+def repair(args: Arguments) -> None:
     """Make a sound store or index from a damaged one.
 
     Each table holds the whole set, so one intact table restores all others. Ids, strings and the
@@ -363,26 +371,26 @@ def repair(given: Given) -> None:
     $ fpstore repair crawl.fps --yes --radius 3
     $ fpstore repair pages.lsh
     """
-    store, noun = given.store, "store"
+    store, noun = args.store, "store"
     if is_index(Path(store)):
-        given.refuse(f"is not for an LSH index, which {store} is", "in_place", "lost", "radius")
+        args.refuse(f"is not for an LSH index, which {store} is", "in_place", "lost", "radius")
         noun = "index"
-    if given.in_place and given.output is not None:
+    if args.in_place and args.output is not None:
         fail("--yes does not go with --output")
-    with given.bars() as bars:
+    with args.bars() as bars:
         report = fpstore.repair(
             store,
-            given.output,
-            in_place=given.in_place,
-            lost=given.lost,
-            radius=given.radius,
-            memory=given.memory,
-            threads=given.threads,
+            args.output,
+            in_place=args.in_place,
+            lost=args.lost,
+            radius=args.radius,
+            memory=args.memory,
+            threads=args.threads,
             progress=bars,
         )
-    if given.as_json:
+    if args.as_json:
         print_json({**dataclasses.asdict(report), "complete": report.complete})
-    elif not given.quiet:
+    elif not args.quiet:
         if report.sound:
             click.echo(f"{printable(store)}: sound: nothing to repair")
         faults = [fault["message"] for fault in report.faults]
@@ -393,7 +401,7 @@ def repair(given: Given) -> None:
         }.items():
             for line in lines:
                 click.echo(printable(f"{heading}: {line}"))
-        if report.output is not None and not given.in_place:
+        if report.output is not None and not args.in_place:
             click.echo(
                 printable(
                     f"next: to use the new {noun}, move {store} away and rename {report.output} "
@@ -418,7 +426,7 @@ def repair(given: Given) -> None:
     *options.LIMITS,
     *options.TALK,
 )
-def report(given: Given) -> None:
+def report(args: Arguments) -> None:
     """Write a page in HTML about a store.
 
     The page shows clusters and families of near-duplicates, pairs, sizes, skew and codes. It is one
@@ -433,32 +441,32 @@ def report(given: Given) -> None:
     from fpstore.jobs.report import report_page
     from fpstore.jobs.report_files import Files
 
-    if not given.is_given("output") and sys.stdout is not None and sys.stdout.isatty():
+    if not args.is_given("output") and sys.stdout is not None and sys.stdout.isatty():
         fail(
             "a report is a page in HTML, which a terminal does not show: name a file, as --output "
             "report.html"
         )
-    if given.no_pairs and given.radius is not None:
+    if args.no_pairs and args.radius is not None:
         fail("--radius is for pairs: leave out --no-pairs")
-    given.check_new(given.output)
-    folder = None if given.files_in is None else check_path(given.files_in, "--files-in")
-    with open_store(given.store) as opened, given.bars() as bars:
-        _refuse_sharded(given, opened, "a report")
+    args.check_new(args.output)
+    folder = None if args.files_in is None else check_path(args.files_in, "--files-in")
+    with open_store(args.store) as opened, args.bars() as bars:
+        _refuse_sharded(args, opened, "a report")
         snapshot = store_snapshot(opened)
-        radius = opened.radius if given.radius is None else check_radius(given.radius, opened.width)
+        radius = opened.radius if args.radius is None else check_radius(args.radius, opened.width)
         stats, files = (
             described(snapshot, opened.stats()["bytes"]["delta"]),
             Files(folder, opened.fingerprinter),
         )
         page = report_page(
-            snapshot, stats, None if given.no_pairs else radius, files, given.resources(bars)
+            snapshot, stats, None if args.no_pairs else radius, files, args.resources(bars)
         )
     if files.missing:
-        given.note(
+        args.note(
             f"{files.sentence()}: paths are read from {folder or check_path('.')}; --files-in "
             "names another folder"
         )
-    with Sink(given.output) as sink:
+    with Sink(args.output) as sink:
         sink.write(page.encode())
 
 
@@ -469,7 +477,7 @@ def report(given: Given) -> None:
     options.JSON,
     *options.TALK,
 )
-def export(given: Given) -> None:
+def export(args: Arguments) -> None:
     """Write all fingerprints and ids of a store.
 
     Writes one row `fingerprint id` per id, which fpstore build can read, in ascending order of
@@ -482,17 +490,17 @@ def export(given: Given) -> None:
     $ fpstore export crawl.fps --format csv
     $ fpstore export crawl.fps --output crawl-copy.parquet
     """
-    if given.as_json and given.format not in (None, "jsonl"):
-        fail(f"--json does not go with --format {given.format}")
-    form = "jsonl" if given.as_json else given.format
-    plain = check_format(given.output, form) in ("npy", "u32", "u64")
+    if args.as_json and args.format not in (None, "jsonl"):
+        fail(f"--json does not go with --format {args.format}")
+    format_name = "jsonl" if args.as_json else args.format
+    plain = check_format(args.output, format_name) in ("npy", "u32", "u64")
     columns = ["fingerprint"] if plain else ["fingerprint", "id"]
-    with open_store(given.store) as opened, given.bars() as bars:
+    with open_store(args.store) as opened, args.bars() as bars:
         total, done = len(opened) if plain else len(opened.ids), 0
         with usage_errors():
             opening = open_writer(
-                given.output,
-                format=form,
+                args.output,
+                format=format_name,
                 columns=columns,
                 width=opened.width,
             )

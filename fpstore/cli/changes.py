@@ -18,13 +18,13 @@ from fpstore.base.arguments import SYNCS, printable
 from fpstore.base.width import Width
 from fpstore.change.writer import changes_due, merge_advice
 from fpstore.cli import answers, content, options
-from fpstore.cli.answers import QUERY_ID, ROW, Asked
+from fpstore.cli.answers import QUERY_ID, ROW, QueryBatch
 from fpstore.cli.content import FINGERPRINTS, ROWS, TEXTS, Notices
 from fpstore.cli.options import argument, option, whole
 from fpstore.cli.output import complain, summary
-from fpstore.cli.questions import IDS, given_ids, note_missing, parse_words, scan_notice
+from fpstore.cli.questions import IDS, note_missing, parse_words, read_ids, scan_notice
 from fpstore.cli.signals import Interrupted, going_on
-from fpstore.cli.verb import Given, fail, on_index, output_is, verb
+from fpstore.cli.verb import Arguments, fail, on_index, output_is, verb
 from fpstore.disk.refusals import NOTHING_CHANGED
 from fpstore.errors import FpstoreError, InputError, ScanWarning, StoreLockedError, counted
 from fpstore.io import Chunk, open_reader
@@ -36,25 +36,25 @@ _ID_TYPES = {"integer": "int", "string": "str"}
 UPSERT_NEEDS_IDS = "--upsert needs an id in each row: without ids, rows cannot replace others"
 
 
-def check_origin(store: Store, fingerprinter: Any, name: str, those: str, given: Given) -> None:
-    """Refuse fingerprints that were made in another way than the fingerprints of a store, and note if their origin is unknown."""
+def check_origin(store: Store, fingerprinter: Any, name: str, source: str, args: Arguments) -> None:
+    """Refuse fingerprints made in another way than the store's; note an unknown origin."""
     if None not in (fingerprinter, store.fingerprinter) and fingerprinter != store.fingerprinter:
         raise InputError(
-            f"{name}: the fingerprints of {those} were made in another way than the fingerprints "
+            f"{name}: the fingerprints of {source} were made in another way than the fingerprints "
             "of the store",
             path=store.path,
         )
     if store.fingerprinter is not None and fingerprinter is None:
-        made = store.fingerprinter["name"]
-        unknown = f"nothing says how the fingerprints of {those} were made: they may not fit"
-        given.note(f"{name}: the store has fingerprints made by {made}; {unknown}")
+        method = store.fingerprinter["name"]
+        unknown = f"nothing says how the fingerprints of {source} were made: they may not fit"
+        args.note(f"{name}: the store has fingerprints made by {method}; {unknown}")
 
 
-def merge_notice(store: Store, name: str, given: Given) -> None:
-    """Note that a store that is open for writing should be merged, if it should."""
+def merge_notice(store: Store, name: str, args: Arguments) -> None:
+    """Note that it is time to merge an open store."""
     advice = merge_advice(store_snapshot(store), name)
     if advice is not None:
-        given.note(advice)
+        args.note(advice)
 
 
 @verb(
@@ -67,9 +67,8 @@ def merge_notice(store: Store, name: str, given: Given) -> None:
     ),
     option(
         "--upsert",
-        "Take each id from the fingerprints that had it. Of equal ids in the input, the last "
-        "wins. With --unmatched "
-        "and --json, decide anew about rows that have changed.",
+        "Take each id from the fingerprints that had it. If ids are equal in the input, the last "
+        "wins. With --unmatched and --json, decide anew about rows that have changed.",
     ),
     option(
         "-r --radius N",
@@ -90,15 +89,14 @@ def merge_notice(store: Store, name: str, given: Given) -> None:
     option(
         "--merge-at SHARE",
         "Merge when the delta has this share of the tables, such as 0.1, and 65,536 changes; at "
-        "the latest "
-        "at the end.",
+        "the latest at the end.",
         options.SHARE,
     ),
     options.THREADS,
     *options.RESULT,
     guesses=content.KNOWN_GUESSES,
 )
-def insert(given: Given) -> int:
+def insert(args: Arguments) -> int:
     """Add fingerprints, texts, pictures or vectors.
 
     If the store was built of texts, pictures or vectors, an INPUT is a file or folder of them, or
@@ -140,7 +138,8 @@ def insert(given: Given) -> int:
     $ cat new.tsv | fpstore insert crawl.fps - --unmatched --upsert --json --quiet
     $ fpstore insert crawl.fps new.tsv --unmatched --radius 2 --output duplicates.tsv
     $ fpstore insert crawl.fps new.jsonl --fingerprint-field hash --id-field url --id-type str
-    $ cut -f 1,2 new.tsv | fpstore insert crawl.fps - --format tsv --sync batch --merge-at 0.1 --quiet
+    $ cut -f 1,2 new.tsv | fpstore insert crawl.fps - --format tsv --sync batch --merge-at 0.1 \
+        --quiet
     $ fpstore insert crawl.fps signed.csv --decimal --signed
     $ fpstore insert crawl.fps new.tsv --upsert
     $ fpstore insert notes.fps draft.txt notes --suffix .txt --encoding utf-8
@@ -150,72 +149,73 @@ def insert(given: Given) -> int:
     $ fpstore insert photos.fps new.png photos
     $ fpstore insert notes.lsh draft.txt
     $ fpstore insert titled.lsh corpus.parquet --text-field text --id-field id --upsert
-    $ fpstore insert vectors.fps embeddings.parquet --vector-field embedding --id-field number --upsert
+    $ fpstore insert vectors.fps embeddings.parquet --vector-field embedding --id-field number \
+        --upsert
     """
-    if index := on_index(given):
-        index.insert(given)
+    if index := on_index(args):
+        index.insert(args)
         return 0
-    if given.unmatched and given.upsert and not _has_json(given):
+    if args.unmatched and args.upsert and not _has_json(args):
         fail("--upsert with --unmatched answers in JSON: give --json")
-    with open_store(given.store) as known:
-        scan_notice(known, given)
-        width = known.width
-        source, kind, notices = _source(given, known)
+    with open_store(args.store) as store:
+        scan_notice(store, args)
+        width = store.width
+        source, kind, notices = _source(args, store)
     counts = _Counts(
-        "changed" if given.upsert else "inserted", getattr(source, "row_numbers", False)
+        "changed" if args.upsert else "inserted", getattr(source, "row_numbers", False)
     )
     with (
         _with_counts(counts),
-        given.bars(source) as bars,
-        _writer_of_matches(given, width) as write,
+        args.bars(source) as bars,
+        _writer_of_matches(args, width) as write,
     ):
-        rest: Iterator[Any] = iter(source)
-        if kind == ROWS or (kind == FINGERPRINTS and given.unmatched):
-            rest = _placed(given, source, counts)
+        chunks: Iterator[Any] = iter(source)
+        if kind == ROWS or (kind == FINGERPRINTS and args.unmatched):
+            chunks = _placed_batches(args, source, counts)
         # before the store is opened: an input that is wrong from the start changes nothing
-        first = list(islice(rest, 1))
-        with open_store(given.store, "r+", sync=given.sync, merge_at=given.merge_at) as opened:
+        first = list(islice(chunks, 1))
+        with open_store(args.store, "r+", sync=args.sync, merge_at=args.merge_at) as opened:
             ids_before = len(opened.ids)
             try:
-                for chunk in chain(first, rest):
+                for chunk in chain(first, chunks):
                     counts.chunk = chunk
-                    counts.add(_inserted(opened, chunk, write, given))
+                    counts.add(_insert_chunk(opened, chunk, write, args))
                     bars("inserting", counts.done, getattr(source, "rows", None))
             except (FpstoreError, Interrupted, KeyboardInterrupt):
                 with suppress(FpstoreError):  # the first error matters more
                     # The number of ids says whether the last chunk is in although its step has not
                     # ended, unless ids move.
-                    inserted = 0 if given.upsert else len(opened.ids) - ids_before - counts.inserted
+                    inserted = 0 if args.upsert else len(opened.ids) - ids_before - counts.inserted
                     if inserted:
                         counts.add(inserted)
                 raise
-            if given.merge_at is not None:
+            if args.merge_at is not None:
                 # and waits for one in the background
-                opened.merge(at=given.merge_at, progress=bars)
-            holds = {"fingerprints": len(opened), "ids": len(opened.ids)}
-            merge_notice(opened, given.store, given)
-    notices.report(given)
-    line = given.timed(given.store, str(counts))
-    if not (given.unmatched and given.output == "-"):
-        given.result({"rows": counts.done, counts.what: counts.inserted, **holds}, line)
-    elif not given.quiet:
+                opened.merge(at=args.merge_at, progress=bars)
+            totals = {"fingerprints": len(opened), "ids": len(opened.ids)}
+            merge_notice(opened, args.store, args)
+    notices.report(args)
+    line = args.timed(args.store, str(counts))
+    if not (args.unmatched and args.output == "-"):
+        args.result({"rows": counts.done, counts.verb: counts.inserted, **totals}, line)
+    elif not args.quiet:
         complain(line)
     if counts.wrong:
-        given.note(
+        args.note(
             f"{counted(len(counts.wrong), 'row')} wrong, the first one: {counts.wrong[0].error}"
         )
     return 1 if counts.wrong else 0
 
 
-def _source(given: Given, store: Store) -> tuple[Any, str, Notices]:
-    """Return the reader of the inputs, and what they hold.
+def _source(args: Arguments, store: Store) -> tuple[Any, str, Notices]:
+    """Return the reader of the inputs, their kind and the notices.
 
-    With --unmatched, lines are taken as they come.
+    With --unmatched, lines are read as they come.
     """
-    kind, maker, columns = content.known_kind(given, store)
-    content.refuse_foreign(given, kind)
-    if not given.unmatched:
-        given.refuse(
+    kind, maker, columns = content.known_kind(args, store)
+    content.refuse_foreign(args, kind)
+    if not args.unmatched:
+        args.refuse(
             "needs --unmatched",
             "radius",
             "output",
@@ -223,53 +223,50 @@ def _source(given: Given, store: Store) -> tuple[Any, str, Notices]:
             *(["threads"] if kind == FINGERPRINTS else []),
         )
     content.check_inputs(
-        kind, given.inputs, "this store takes files of fingerprints, or leave out --fingerprints"
+        kind, args.inputs, "this store takes files of fingerprints, or leave out --fingerprints"
     )
-    totals, notices = store.snapshot().totals, Notices(kind, given.left_out)
-    more: dict[str, Any] = {}
+    totals, notices = store.snapshot().totals, Notices(kind, args.left_out)
+    reading: dict[str, Any] = {}
     if kind == FINGERPRINTS:
-        maker, more = (
+        maker, reading = (
             Width(store.width, stored=True),
-            {"chunk_rows": CHUNK_ROWS, "unbuffered": given.unmatched},
+            {"chunk_rows": CHUNK_ROWS, "unbuffered": args.unmatched},
         )
     elif kind != TEXTS:
-        more = {"first_row": 0 if given.id_field is not None else totals.next_row}
+        reading = {"first_row": 0 if args.id_field is not None else totals.next_row}
         if kind == ROWS:
-            more |= {"chunk_rows": content.CHUNK_ROWS, "unbuffered": given.unmatched}
+            reading |= {"chunk_rows": content.CHUNK_ROWS, "unbuffered": args.unmatched}
     if (
-        "-" in given.inputs
-        and given.unmatched
-        and given.id_type == "auto"
+        "-" in args.inputs
+        and args.unmatched
+        and args.id_type == "auto"
         and totals.id_kind in _ID_TYPES
     ):
         # of what comes, nobody knows of what kind later ids are
-        given.id_type = _ID_TYPES[totals.id_kind]
-    source = content.open_inputs(given, kind, given.inputs, maker, notices, columns, **more)
+        args.id_type = _ID_TYPES[totals.id_kind]
+    source = content.open_inputs(args, kind, args.inputs, maker, notices, columns, **reading)
     if kind == FINGERPRINTS:
-        check_origin(store, source.fingerprinter, given.store, "the input", given)
+        check_origin(store, source.fingerprinter, args.store, "the input", args)
     if getattr(source, "row_numbers", False):
-        if given.upsert:
+        if args.upsert:
             raise InputError(UPSERT_NEEDS_IDS)
         if totals.id_kind != "row" and totals.ids:
-            others = "" if kind == ROWS else ": .npy files have none, write Parquet"
-            message = f"its ids are not row numbers: name the column of ids with --id-field{others}"
+            advice = "" if kind == ROWS else ": .npy files have none, write Parquet"
+            message = f"its ids are not row numbers: name the column of ids with --id-field{advice}"
             raise InputError(f"{store.path}: {message}", path=store.path)
     return source, kind, notices
 
 
-def _placed(given: Given, source: Any, counts: _Counts) -> Iterator[Asked]:
-    """Yield chunks with the places of their rows and with those that are left out.
-
-    Wrong rows of a pipe have answers, too.
-    """
+def _placed_batches(args: Arguments, source: Any, counts: _Counts) -> Iterator[QueryBatch]:
+    """Yield chunks with the places of their rows, and with the rows that are left out."""
     first = source.next_row
-    has_json = given.unmatched and _has_json(given)
+    has_json = args.unmatched and _has_json(args)
     for (rows, ids), places, end, left_out in source.placed(
         leave_out_wrong=has_json and source.unbuffered
     ):
         counts.wrong += [row for row in left_out if row.error]
         of_rows = {row.place - first: row for row in left_out}
-        yield Asked(
+        yield QueryBatch(
             rows,
             ids,
             places - np.uint64(first),
@@ -280,19 +277,15 @@ def _placed(given: Given, source: Any, counts: _Counts) -> Iterator[Asked]:
 
 
 class _Counts:
-    """The rows of the chunks that are in the store.
+    """How many rows have been read, and how many of them were inserted or changed."""
 
-    `what` happened to them, whose numbers may be their ids.
-    """
-
-    def __init__(self, what: str, row_numbers: bool) -> None:
-        self.what, self._row_numbers = what, row_numbers
+    def __init__(self, verb: str, row_numbers: bool) -> None:
+        self.verb, self._row_numbers = verb, row_numbers
         self.done = self.inserted = 0
-        self.chunk: Chunk | Asked | None = None  # the last that was begun
+        self.chunk: Chunk | QueryBatch | None = None  # the last that was begun
         self.wrong: list[OmittedRow] = []
 
     def add(self, inserted: int) -> None:
-        """Count the chunk that was begun."""
         assert self.chunk is not None
         # Together: a signal does not come between.
         self.done, self.inserted = (
@@ -301,13 +294,10 @@ class _Counts:
         )
 
     def __str__(self) -> str:
-        return f"{counted(self.inserted, 'row')} of {self.done:,} {self.what}"
+        return f"{counted(self.inserted, 'row')} of {self.done:,} {self.verb}"
 
-    def said(self) -> str:
-        """Return how many rows are in the store, and how to go on.
-
-        An empty string if there are none.
-        """
+    def advice(self) -> str:
+        """Return how many rows are in the store and how to go on, for the end of a message."""
         if not self.done:
             return ""
         chunk = self.chunk  # one without rows, as of a blank text, has no ids
@@ -316,7 +306,7 @@ class _Counts:
             and not self._row_numbers
             and (chunk.ids is not None or not len(chunk.fingerprints))
         )
-        again = (
+        advice = (
             "repeat the command: a row that is stored is not added again"
             if with_ids
             else "insert only the rows after these"
@@ -324,58 +314,56 @@ class _Counts:
         were = "was" if self.inserted == 1 else "were"
         return (
             f"; before that, {counted(self.inserted, 'row')} of the first {self.done:,} {were} "
-            f"{self.what}; {again}"
+            f"{self.verb}; {advice}"
         )
 
 
 @contextmanager
 def _with_counts(counts: _Counts) -> Iterator[None]:
-    """Let an error or a signal say which rows were inserted before it."""
+    """Add to an error or a signal how many rows were inserted before it."""
     try:
-        with going_on(counts.said):
+        with going_on(counts.advice):
             yield
     except FpstoreError as error:
         if not counts.done:
             raise
         raise type(error)(
-            f"{str(error).removesuffix(NOTHING_CHANGED)}{counts.said()}", **vars(error)
+            f"{str(error).removesuffix(NOTHING_CHANGED)}{counts.advice()}", **vars(error)
         ) from error
 
 
-def _writer_of_matches(given: Given, width: int) -> AbstractContextManager[answers.Write | None]:
-    if not given.unmatched:
+def _writer_of_matches(args: Arguments, width: int) -> AbstractContextManager[answers.Write | None]:
+    if not args.unmatched:
         return nullcontext()
-    if _has_json(given):
-        return answers.json_lines_writer(given.output, width, [ROW, QUERY_ID])
-    return answers.rows_writer(given.output, width, [QUERY_ID] if given.with_queries else [])
+    if _has_json(args):
+        return answers.json_lines_writer(args.output, width, [ROW, QUERY_ID])
+    return answers.rows_writer(args.output, width, [QUERY_ID] if args.with_queries else [])
 
 
-def _inserted(store: Store, chunk: Chunk | Asked, write: answers.Write | None, given: Given) -> int:
-    """Insert or upsert rows, or insert only rows without a match and write the matches.
-
-    Return how many are new.
-    """
-    if given.upsert and chunk.ids is None and len(chunk.fingerprints):
+def _insert_chunk(
+    store: Store, chunk: Chunk | QueryBatch, write: answers.Write | None, args: Arguments
+) -> int:
+    """Insert or upsert rows, with --unmatched only those without a match; return their number."""
+    if args.upsert and chunk.ids is None and len(chunk.fingerprints):
         raise InputError(UPSERT_NEEDS_IDS)
     ids = chunk.ids if len(chunk.fingerprints) else []  # of rows that are all left out
     if write is None:
         return (
             store.upsert(chunk.fingerprints, ids)
-            if given.upsert
+            if args.upsert
             else store.insert(chunk.fingerprints, ids)
         )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ScanWarning)  # it was noted before
-        put = store.probe_upsert_many if given.upsert else store.probe_insert_many
-        matches = put(chunk.fingerprints, ids, given.radius, threads=given.threads)
-    chunk = chunk if isinstance(chunk, Asked) else Asked(*chunk)
-    write(chunk, matches, chunk.ids)
+        put = store.probe_upsert_many if args.upsert else store.probe_insert_many
+        matches = put(chunk.fingerprints, ids, args.radius, threads=args.threads)
+    write(QueryBatch.of(chunk), matches, chunk.ids)
     assert matches.inserted is not None
     return int(np.count_nonzero(matches.inserted))
 
 
-def _has_json(given: Given) -> bool:
-    return answers.is_json(given.output, given.as_json and given.output == "-")
+def _has_json(args: Arguments) -> bool:
+    return answers.is_json(args.output, args.as_json and args.output == "-")
 
 
 @verb(
@@ -399,7 +387,7 @@ def _has_json(given: Given) -> bool:
     ),
     *options.RESULT,
 )
-def delete(given: Given) -> None:
+def delete(args: Arguments) -> None:
     """Remove documents by ids, fingerprints or pairs.
 
     A fingerprint is removed with all its ids, a pair is a fingerprint and one of its ids.
@@ -409,9 +397,9 @@ def delete(given: Given) -> None:
     store was built with --index-ids. A note on standard error counts the ids, fingerprints or pairs
     that are not stored ("missing" with --json); the exit code is 0 then, too, so that the command
     can be repeated. With --input, each line is an id, unchanged; an id that contains a line feed
-    must be given as an argument.
+    must be an argument.
 
-    Of an LSH index, documents are removed by ids.
+    In an LSH index, documents are removed by ids.
 
     $ fpstore delete crawl.fps 17 4711
     $ fpstore delete crawl.fps --input gone.txt
@@ -421,63 +409,65 @@ def delete(given: Given) -> None:
     $ fpstore delete crawl.fps --pairs --input new.tsv
     $ fpstore delete pages.lsh 2
     """
-    if index := on_index(given):
-        index.delete(given)
+    if index := on_index(args):
+        index.delete(args)
         return
-    if not given.words and not given.inputs:
+    if not args.words and not args.inputs:
         fail("give ids, or --input FILE")
-    if given.pairs and (given.fingerprints or len(given.words) % 2):
+    if args.pairs and (args.fingerprints or len(args.words) % 2):
         fail("--pairs takes a fingerprint and an id for each pair, without --fingerprints")
-    if given.decimal and not (given.fingerprints or given.pairs):
+    if args.decimal and not (args.fingerprints or args.pairs):
         fail("--decimal needs --fingerprints or --pairs")
-    with open_store(given.store) as known:
-        what = _deleted(given, known)
-    with open_store(given.store, "r+") as opened:
-        removed, missing = opened.delete(**what)
-        holds = {"fingerprints": len(opened), "ids": len(opened.ids)}
-        merge_notice(opened, given.store, given)
-    left = (
-        f"{counted(holds['fingerprints'], 'fingerprint')} with {counted(holds['ids'], 'id')} left"
+    with open_store(args.store) as store:
+        targets = _read_targets(args, store)
+    with open_store(args.store, "r+") as opened:
+        removed, missing = opened.delete(**targets)
+        totals = {"fingerprints": len(opened), "ids": len(opened.ids)}
+        merge_notice(opened, args.store, args)
+    remaining = (
+        f"{counted(totals['fingerprints'], 'fingerprint')} with {counted(totals['ids'], 'id')} left"
     )
-    noun = "pair" if given.pairs else "fingerprint" if given.fingerprints else "id"
-    given.result(
-        {"removed": removed, "missing": missing, **holds},
-        f"{printable(given.store)}: {counted(removed, 'id')} removed, {left}",
+    noun = "pair" if args.pairs else "fingerprint" if args.fingerprints else "id"
+    args.result(
+        {"removed": removed, "missing": missing, **totals},
+        f"{printable(args.store)}: {counted(removed, 'id')} removed, {remaining}",
     )
-    note_missing(given, missing, noun)
+    note_missing(args, missing, noun)
 
 
-def _deleted(given: Given, store: Store) -> dict[str, Any]:
-    """Return the ids, the fingerprints or the pairs of the command line and of files."""
+def _read_targets(args: Arguments, store: Store) -> dict[str, Any]:
+    """Return the keyword arguments of `Store.delete`."""
     of_strings, ids = store.snapshot().totals.id_kind == "string", None
-    if not (given.pairs or given.fingerprints):
-        return {"ids": given_ids(of_strings, given.words, given.inputs)}
-    if given.pairs:
-        ids = given_ids(of_strings, given.words[1::2])
+    if not (args.pairs or args.fingerprints):
+        return {"ids": read_ids(of_strings, args.words, args.inputs)}
+    if args.pairs:
+        ids = read_ids(of_strings, args.words[1::2])
         ids = ids if of_strings else np.array(ids, np.uint64)
-    chunks = [Chunk(parse_words(given.words[:: 1 + given.pairs], given, store.width), ids)]
-    if given.inputs:
-        how: Any = {"id_type": "str" if of_strings else "int"} if given.pairs else {"format": "txt"}
+    chunks = [Chunk(parse_words(args.words[:: 1 + args.pairs], args, store.width), ids)]
+    if args.inputs:
+        reading: Any = (
+            {"id_type": "str" if of_strings else "int"} if args.pairs else {"format": "txt"}
+        )
         chunks += open_reader(
-            given.inputs,
+            args.inputs,
             width=Width(store.width, stored=True),
-            decimal=given.decimal,
-            **how,
+            decimal=args.decimal,
+            **reading,
         )
     columns: Any = [chunk.ids for chunk in chunks if chunk.ids is not None]
-    if given.pairs and len(columns) < len(chunks):
+    if args.pairs and len(columns) < len(chunks):
         raise InputError("--pairs needs an id in each row")
-    if given.fingerprints and columns:
+    if args.fingerprints and columns:
         raise InputError(
             "--fingerprints takes lines of one fingerprint alone, which loses all its ids: "
             "--pairs deletes pairs"
         )
-    what: dict[str, Any] = {
+    targets: dict[str, Any] = {
         "fingerprints": np.concatenate([chunk.fingerprints for chunk in chunks])
     }
-    if given.pairs:
-        what["ids"] = list(chain(*columns)) if of_strings else np.concatenate(columns)
-    return what
+    if args.pairs:
+        targets["ids"] = list(chain(*columns)) if of_strings else np.concatenate(columns)
+    return targets
 
 
 MERGING = (*options.LIMITS, *options.RESULT)
@@ -493,7 +483,7 @@ MERGING = (*options.LIMITS, *options.RESULT)
     *MERGING,
     guesses={"--design": "fpstore redesign takes another design"},
 )
-def merge(given: Given) -> None:
+def merge(args: Arguments) -> None:
     """Fold changes into the tables.
 
     The new tables are written beside the old ones, so there must be space for both, and replace
@@ -502,16 +492,16 @@ def merge(given: Given) -> None:
     or Store.merge(). With --json, writes what fpstore stats --json does, and whether there was
     anything to merge ("merged").
 
-    Of an LSH index, the keys of documents that are gone are dropped.
+    In an LSH index, a merge drops the keys of removed documents.
 
     $ fpstore merge crawl.fps
     $ fpstore merge crawl.fps --at 0.1 --threads 2 --memory 1GiB --json
     $ fpstore merge pages.lsh
     """
-    if index := on_index(given):
-        index.merge(given)
+    if index := on_index(args):
+        index.merge(args)
         return
-    _merged(given, lambda store, how: store.merge(at=given.at, **how))
+    _merge(args, lambda store, resources: store.merge(at=args.at, **resources))
 
 
 @verb(
@@ -522,7 +512,7 @@ def merge(given: Given) -> None:
     ),
     *MERGING,
 )
-def absorb(given: Given) -> None:
+def absorb(args: Arguments) -> None:
     """Take in the content of other stores.
 
     The other stores do not change. A fingerprint in several stores gets the ids of all. Stores
@@ -532,26 +522,29 @@ def absorb(given: Given) -> None:
     $ fpstore absorb crawl.fps monday.fps tuesday.fps
     $ fpstore absorb numbers.fps shard.fps --renumber --json
     """
-    with open_store(given.store) as known:
-        for other in given.others:
-            with open_store(other) as read:
-                if read.fingerprinter is None:
-                    check_origin(known, None, given.store, other, given)
-                if read.path.samefile(given.store):
-                    raise InputError(f"{given.store}: cannot absorb itself", path=given.store)
-                if not given.renumber and all(
-                    store.snapshot().totals.id_kind == "row" for store in (known, read)
+    with open_store(args.store) as store:
+        for other in args.others:
+            with open_store(other) as other_store:
+                if other_store.fingerprinter is None:
+                    check_origin(store, None, args.store, other, args)
+                if other_store.path.samefile(args.store):
+                    raise InputError(f"{args.store}: cannot absorb itself", path=args.store)
+                if not args.renumber and all(
+                    opened.snapshot().totals.id_kind == "row" for opened in (store, other_store)
                 ):
-                    given.note(
-                        f"{given.store} and {other} both have row numbers as ids, so an id may "
+                    args.note(
+                        f"{args.store} and {other} both have row numbers as ids, so an id may "
                         "mean two documents: if they are "
                         "not parts of one store, use --renumber"
                     )
-    _merged(given, lambda store, how: store.absorb(*given.others, renumber=given.renumber, **how))
+    _merge(
+        args,
+        lambda store, resources: store.absorb(*args.others, renumber=args.renumber, **resources),
+    )
 
 
 @verb(options.STORE, argument("design", "DESIGN"), *MERGING)
-def redesign(given: Given) -> None:
+def redesign(args: Arguments) -> None:
     """Change to other tables.
 
     DESIGN is a name that fpstore plan lists, or auto. This is a merge: see fpstore merge.
@@ -559,15 +552,15 @@ def redesign(given: Given) -> None:
     $ fpstore redesign crawl.fps flip-2
     $ fpstore redesign crawl.fps auto --memory 1GiB --json
     """
-    with open_store(given.store) as known:
-        options.check_design_name(given.design, known.radius, known.width, "DESIGN")
-    _merged(given, lambda store, how: store.redesign(given.design, **how))
+    with open_store(args.store) as store:
+        options.check_design_name(args.design, store.radius, store.width, "DESIGN")
+    _merge(args, lambda store, resources: store.redesign(args.design, **resources))
 
 
-def _merged(given: Given, merge: Callable[[Store, dict[str, Any]], None]) -> None:
-    at = getattr(given, "at", None)
+def _merge(args: Arguments, merge: Callable[[Store, dict[str, Any]], None]) -> None:
+    at = getattr(args, "at", None)
     try:
-        opened = open_store(given.store, "r+")
+        opened = open_store(args.store, "r+")
     except StoreLockedError as error:
         raise StoreLockedError(
             f"{error}. To merge in that process, call Store.merge() there, or open the store with "
@@ -579,18 +572,18 @@ def _merged(given: Given, merge: Callable[[Store, dict[str, Any]], None]) -> Non
     with opened:
         before = store_snapshot(opened)
         generation, changes = before.generation.record.number, before.delta.kernel.operations
-        wanted = "" if at is None else f"; --at {at:g} merges from {changes_due(before, at):,} on"
-        with given.bars() as bars:
-            merge(opened, {"memory": given.memory, "threads": given.threads, "progress": bars})
+        due = "" if at is None else f"; --at {at:g} merges from {changes_due(before, at):,} on"
+        with args.bars() as bars:
+            merge(opened, {"memory": args.memory, "threads": args.threads, "progress": bars})
         stats = opened.stats()
     merged = stats["generation"] != generation
-    line = given.timed(given.store, f"generation {stats['generation']}, {summary(stats)}")
+    line = args.timed(args.store, f"generation {stats['generation']}, {summary(stats)}")
     if not merged:
         line = (
-            f"{printable(given.store)}: nothing to merge yet: {counted(changes, 'change')} since "
-            f"the last merge{wanted}"
+            f"{printable(args.store)}: nothing to merge yet: {counted(changes, 'change')} since "
+            f"the last merge{due}"
         )
-    given.result({"merged": merged, **stats}, line)
+    args.result({"merged": merged, **stats}, line)
 
 
 @verb(
@@ -609,7 +602,7 @@ def _merged(given: Given, merge: Callable[[Store, dict[str, Any]], None]) -> Non
     *options.RESULT,
     guesses=output_is("the folder to write to is the second argument"),
 )
-def split(given: Given) -> None:
+def split(args: Arguments) -> None:
     """Write the content of a store to several stores.
 
     The leading bits of a fingerprint say which store gets it. The new stores are named after these
@@ -619,13 +612,13 @@ def split(given: Given) -> None:
     $ fpstore split crawl.fps shards --bits 2
     $ fpstore split crawl.fps shards --bits 2 --force --json
     """
-    with given.bars() as bars, open_store(given.store) as opened:
+    with args.bars() as bars, open_store(args.store) as opened:
         paths = opened.split(
-            given.folder,
-            given.bits,
-            overwrite=given.overwrite,
-            memory=given.memory,
-            threads=given.threads,
+            args.folder,
+            args.bits,
+            overwrite=args.overwrite,
+            memory=args.memory,
+            threads=args.threads,
             progress=bars,
         )
     records, lines = [], []
@@ -636,4 +629,4 @@ def split(given: Given) -> None:
                 f"{printable(path)}: {counted(len(part), 'fingerprint')}, "
                 f"{counted(len(part.ids), 'id')}"
             )
-    given.result(records, "\n".join(lines))
+    args.result(records, "\n".join(lines))

@@ -1,7 +1,4 @@
-"""The content of inputs.
-
-The one declaration of it that verbs share, and the readers that make fingerprints of it.
-"""
+"""The kind of the inputs, which verbs share, and the readers that make fingerprints of them."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ import click
 from fpstore import hashing
 from fpstore.base.width import WORD_BITS, Width
 from fpstore.cli.options import ENCODING, HTML, NAME, SUFFIXES, check_output_path, option, whole
-from fpstore.cli.verb import Given, fail, usage_errors
+from fpstore.cli.verb import Arguments, fail, usage_errors
 from fpstore.errors import InputError, counted, show
 from fpstore.format.manifest import is_index, is_openable
 from fpstore.hashing.decoding import PictureSource
@@ -86,7 +83,7 @@ _BELONGS = {  # options, and what they are for
 }
 _NUMBER = re.compile(r"[+-]?[0-9][0-9._]*")
 _PART_BYTES = 1 << 20
-# of a store that starts empty, for texts that come page by page: docs/guides/crawler.md has the figures
+# of a store that starts empty, for texts that come page by page: docs/guides/crawler.md
 _PAGES_WIDTH = 256
 _NAMED = 3
 _NOTES = {
@@ -100,8 +97,8 @@ _NOTES = {
 
 
 def read_columns(ctx: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> Any:
-    """Return the columns that are named, with weights if one has its own; None if none is named."""
-    named, weights = parameter.opts[-1], dict[str, int | None]()
+    """Return a name, several names, or names with weights; None if the option is absent."""
+    option_name, weights = parameter.opts[-1], dict[str, int | None]()
     for text in value:
         name, equals, number = text.rpartition("=")
         weight = None
@@ -111,14 +108,16 @@ def read_columns(ctx: click.Context, parameter: click.Parameter, value: tuple[st
             weight = int(number)
         else:
             fail(
-                f"{named}: the weight in {show(text)} must be a whole number from 1 to "
+                f"{option_name}: the weight in {show(text)} must be a whole number from 1 to "
                 f"{MOST_WEIGHT}; "
                 f"a column with this name is {show(f'{text}=1')}"
             )
         if not name:
-            raise click.UsageError(f"{named}: must be the name of a column, got {show(text)}", ctx)
+            raise click.UsageError(
+                f"{option_name}: must be the name of a column, got {show(text)}", ctx
+            )
         if name in weights:
-            raise click.UsageError(f"{named}: the column {show(name)} is named twice", ctx)
+            raise click.UsageError(f"{option_name}: the column {show(name)} is named twice", ctx)
         weights[name] = weight
     if len(weights) < 2:
         return next(iter(weights), None)
@@ -132,22 +131,21 @@ def read_columns(ctx: click.Context, parameter: click.Parameter, value: tuple[st
 def read_unweighted_columns(
     ctx: click.Context, parameter: click.Parameter, value: tuple[str, ...]
 ) -> Any:
-    """Return the columns that are named; a usage error if one has a weight."""
-    found = read_columns(ctx, parameter, value)
-    if isinstance(found, dict) or (
-        isinstance(found, str) and value[0] not in (found, f"{found}=1")
+    """Return the columns as `read_columns` does, without weights."""
+    columns = read_columns(ctx, parameter, value)
+    if isinstance(columns, dict) or (
+        isinstance(columns, str) and value[0] not in (columns, f"{columns}=1")
     ):
         raise click.UsageError(
             f"{parameter.opts[-1]}: the columns of n-grams have no weights: name them alone", ctx
         )
-    return found
+    return columns
 
 
 TEXT_FIELD = option(
     "--text-field NAME[=WEIGHT]",
-    "Column or JSON field of texts, whose fingerprints are made. Of several, each counts by its "
-    "weight, a whole number, "
-    "by default 1.",
+    "Column or JSON field of texts to hash. If there are several, each counts by its weight, a "
+    "whole number, by default 1.",
     multiple=True,
     callback=read_columns,
 )
@@ -172,7 +170,7 @@ LEFT_OUT = option(
 DECLARED = (*TEXTUAL, IMAGE, VECTOR, VECTOR_FIELD)
 KNOWN_GUESSES = dict.fromkeys(
     ("--text", "--image", "--vector", "--html"),
-    "the store knows what it was made of: name files of such alone",
+    "the store knows what it was made of: name only files of this kind",
 )
 KNOWN = (  # of verbs for which the store knows what it is made of
     option("--fingerprints", "Inputs hold fingerprints, not what the store makes fingerprints of."),
@@ -187,9 +185,8 @@ FEATURES = (
     option(
         "--method",
         "How fingerprints of texts are made: minhash estimates which share of their pieces two "
-        "texts have in common; "
-        "simhash is shorter and compares words by weight. By default minhash for dedup, otherwise "
-        "simhash.",
+        "texts have in common; simhash is shorter and compares words by weight. By default "
+        "minhash for dedup, otherwise simhash.",
         tuple(TEXT_METHODS),
     ),
     option(
@@ -206,9 +203,8 @@ FEATURES = (
     ),
     option(
         "--weighting",
-        "Weight of a piece: how often it occurs (count), the number of binary digits of that "
-        "(log), or 1 (set). "
-        "By default set for minhash, log for simhash.",
+        "Weight of a piece: how often it occurs (count), the number of binary digits of the count "
+        "(log), or 1 (set). By default set for minhash, log for simhash.",
         WEIGHTINGS,
     ),
     option(
@@ -220,8 +216,7 @@ FEATURES = (
     option(
         "--marks",
         "fold removes the diacritics of Latin, Greek, Cyrillic, Hebrew, Arabic and Syriac; "
-        "punctuation makes all "
-        "combining marks separate words.",
+        "punctuation makes all combining marks separate words.",
         MARKS,
         "keep",
     ),
@@ -235,8 +230,7 @@ FEATURES = (
     option(
         "--tokenizer",
         "unicode finds words by the rules of Unicode (pip install regex), jieba weighted Chinese "
-        "keywords "
-        "(pip install jieba).",
+        "keywords (pip install jieba).",
         tuple(TOKENIZERS),
     ),
     option(
@@ -275,27 +269,23 @@ MAKING = (
     ),
     option(
         "--frame",
-        "Of a file with several frames or pages: the first, or each, with the id path#number.",
+        "Hash the first frame or page of a file, or each, with the id path#number.",
         FRAMES,
         "first",
     ),
     option(
         "--min-quality N",
         "Leave out pictures of a lower quality, which are nearly blank. By default 20 with pdq, "
-        "otherwise 4 "
-        "grey levels of detail. 0 keeps all but blank ones.",
+        "otherwise 4 grey levels of detail. 0 keeps all but blank ones.",
         whole(0, 100),
     ),
 )
 
 
-def declared_kind(given: Given) -> str:
-    """Return the content of the inputs by the command line.
-
-    A usage error if it names two kinds of content.
-    """
-    wanted = {TEXTS: "text", ROWS: "text_field", PICTURES: "image", VECTORS: "vector"}
-    kinds = [kind for kind, name in wanted.items() if getattr(given, name, None)]
+def declared_kind(args: Arguments) -> str:
+    """Return the kind of the inputs by the flags of the command line."""
+    options = {TEXTS: "text", ROWS: "text_field", PICTURES: "image", VECTORS: "vector"}
+    kinds = [kind for kind, name in options.items() if getattr(args, name, None)]
     if kinds == [TEXTS, ROWS]:
         fail("--text makes a document of each file, --text-field one of each row: give one of them")
     if len(kinds) > 1:
@@ -303,51 +293,48 @@ def declared_kind(given: Given) -> str:
     return kinds[0] if kinds else FINGERPRINTS
 
 
-def known_kind(given: Given, store: Store) -> tuple[str, Any, Any]:
-    """Return what the inputs of a store hold, the fingerprinter that it remembers for such content, and the columns of texts.
+def known_kind(args: Arguments, store: Store) -> tuple[str, Any, Any]:
+    """Return the kind of the inputs of a store, its fingerprinter, and the columns of texts.
 
-    The last two are None for fingerprints, and the columns also for files.
+    The fingerprinter is None for fingerprints, the columns for all but rows.
     """
-    if given.text_field is None and has_fingerprints(given, store):
+    if args.text_field is None and has_fingerprints(args, store):
         return FINGERPRINTS, None, None
     if store.fingerprinter is None:
-        made = f"this store does not know how its fingerprints were made, so it takes no {ROWS}"
+        problem = f"this store does not know how its fingerprints were made, so it takes no {ROWS}"
         raise InputError(
-            f"{store.path}: {made}: give it fingerprints, or build it with {FLAGS[ROWS]}",
+            f"{store.path}: {problem}: give it fingerprints, or build it with {FLAGS[ROWS]}",
             path=store.path,
         )
     maker = fingerprinter_from_description(store.fingerprinter)
-    if given.text_field is not None and maker.items not in ("texts", "rows"):
-        made = f"the fingerprints of this store were made of {maker.items} ({maker.name})"
-        raise InputError(f"{store.path}: {made}, so it takes no {ROWS}", path=store.path)
-    columns = given.text_field
+    if args.text_field is not None and maker.items not in ("texts", "rows"):
+        problem = f"the fingerprints of this store were made of {maker.items} ({maker.name})"
+        raise InputError(f"{store.path}: {problem}, so it takes no {ROWS}", path=store.path)
+    columns = args.text_field
     if maker.items == "rows" and columns is None:
         columns = tuple(maker.weights)  # type: ignore[attr-defined]  # of Fields
     return _KIND[maker.items] if columns is None else ROWS, maker, columns
 
 
-def has_fingerprints(given: Given, store: Store) -> bool:
-    """Whether the inputs of a store are fingerprints, because it takes nothing else or the command line says so."""
+def has_fingerprints(args: Arguments, store: Store) -> bool:
     return (
-        store.fingerprinter is None
-        or given.fingerprints
-        or any(map(given.is_given, OF_FINGERPRINTS))
+        store.fingerprinter is None or args.fingerprints or any(map(args.is_given, OF_FINGERPRINTS))
     )
 
 
-def refuse_foreign(given: Given, kind: str) -> None:
-    """Raise a usage error for an option that is not for the content of the inputs."""
+def refuse_foreign(args: Arguments, kind: str) -> None:
+    """Refuse options for inputs of another kind."""
     opts = {param.name: param.opts[-1] for param in click.get_current_context().command.params}
     for name, kinds in _BELONGS.items():
-        if name in opts and kind not in kinds and given.is_given(name):
-            flags = [FLAGS[one] for one in kinds if FLAGS.get(one) in opts.values()]
+        if name in opts and kind not in kinds and args.is_given(name):
+            flags = [FLAGS[content] for content in kinds if FLAGS.get(content) in opts.values()]
             advice = f" ({' or '.join(flags)})" if flags else ""
             *first, last = kinds
-            what = f"{', '.join(first)} and {last}" if first else last
-            fail(f"{opts[name]} is for {what}{advice}, not for {kind}")
-    if kind == ROWS and getattr(given, "format", None) not in (None, *FIELD_FORMATS):
+            contents = f"{', '.join(first)} and {last}" if first else last
+            fail(f"{opts[name]} is for {contents}{advice}, not for {kind}")
+    if kind == ROWS and getattr(args, "format", None) not in (None, *FIELD_FORMATS):
         fail(
-            f"--format {given.format} has no column of texts: --text-field is for "
+            f"--format {args.format} has no column of texts: --text-field is for "
             f"{', '.join(FIELD_FORMATS)}"
         )
 
@@ -355,79 +342,82 @@ def refuse_foreign(given: Given, kind: str) -> None:
 # Fingerprinters
 
 
-def features_maker(given: Given, method: str = "simhash") -> TextHash:
-    """Return the fingerprinter of the features of texts; the method is the default of --method."""
+def features_maker(args: Arguments, method: str = "simhash") -> TextHash:
+    """Return a fingerprinter of texts; ``method`` is the default of --method."""
     words: tuple[str, ...] = ()
-    if given.stop_words is not None:
-        words = tuple(next(hashing.iter_documents([given.stop_words])).text.split())
+    if args.stop_words is not None:
+        words = tuple(next(hashing.iter_documents([args.stop_words])).text.split())
         if not words:
-            raise InputError(f"{given.stop_words}: no words", path=given.stop_words)
-    weighted = is_weighted(getattr(given, "text_field", None)) or given.tokenizer == "jieba"
-    others = {"size": given.shingle_size, "weighting": given.weighting, "width": own_width(given)}
-    if getattr(given, "empty", False) and others["width"] is None:
-        others["width"] = _PAGES_WIDTH
+            raise InputError(f"{args.stop_words}: no words", path=args.stop_words)
+    weighted = is_weighted(getattr(args, "text_field", None)) or args.tokenizer == "jieba"
+    settings = {"size": args.shingle_size, "weighting": args.weighting, "width": own_width(args)}
+    if getattr(args, "empty", False) and settings["width"] is None:
+        settings["width"] = _PAGES_WIDTH
     return text_fingerprinter(
-        getattr(given, "method", None) or method,
+        getattr(args, "method", None) or method,
         weighted,
-        shingle=given.shingle,
-        hash=given.feature_hash,
-        digits=given.digits,
-        marks=given.marks,
-        hyphens=given.hyphens,
+        shingle=args.shingle,
+        hash=args.feature_hash,
+        digits=args.digits,
+        marks=args.marks,
+        hyphens=args.hyphens,
         stop_words=words,
-        tokenizer=given.tokenizer,
-        **{name: value for name, value in others.items() if value is not None},
+        tokenizer=args.tokenizer,
+        **{name: value for name, value in settings.items() if value is not None},
     )
 
 
-def own_width(given: Given) -> int | None:
-    """Return the width that the command line names; None for the one of the fingerprinter."""
-    return given.width if given.is_given("width") else None
+def own_width(args: Arguments) -> int | None:
+    """Return --width, or None if it is the default."""
+    return args.width if args.is_given("width") else None
 
 
-def text_maker(given: Given, method: str = "simhash") -> TextHash | hashing.LongestSentences:
-    """Return the fingerprinter of texts; the method is the default of --method."""
-    if given.longest_sentences is not None:
-        given.refuse(
+def text_maker(args: Arguments, method: str = "simhash") -> TextHash | hashing.LongestSentences:
+    """Return a fingerprinter of texts, also of --weights and --longest-sentences."""
+    if args.longest_sentences is not None:
+        args.refuse(
             "does not go with --longest-sentences",
             *(name for name in TEXT_MAKING if name != "longest_sentences"),
         )
-        return hashing.LongestSentences(n=given.longest_sentences, width=given.width or WORD_BITS)
-    if given.weights is not None:
-        given.refuse(
+        return hashing.LongestSentences(n=args.longest_sentences, width=args.width or WORD_BITS)
+    if args.weights is not None:
+        args.refuse(
             "does not go with --weights: the file says how its weights were learnt", *_FEATURES
         )
-        return read_weights(given.weights, own_width(given))
-    return features_maker(given, method)
+        return read_weights(args.weights, own_width(args))
+    return features_maker(args, method)
 
 
-def declared_maker(given: Given, kind: str) -> Any:
-    """Return the fingerprinter that the command line describes, of vectors a function of their dimension; None for none."""
+def declared_maker(args: Arguments, kind: str) -> Any:
+    """Return the fingerprinter of the command line; None for fingerprints.
+
+    For vectors, return a function of their dimension.
+    """
     if kind == VECTORS:
         return lambda dimension: hashing.HyperplaneHash(
-            dimension=dimension, width=given.width, seed=given.plane_seed
+            dimension=dimension, width=args.width, seed=args.plane_seed
         )
     if kind == PICTURES:
         with usage_errors():
             return hashing.ImageHash(
-                method=given.image_hash,
-                width=own_width(given),
-                frame=given.frame,
-                min_quality=given.min_quality,
+                method=args.image_hash,
+                width=own_width(args),
+                frame=args.frame,
+                min_quality=args.min_quality,
             )
     if kind == FINGERPRINTS:
         return None
-    maker: Any = text_maker(given)
+    maker: Any = text_maker(args)
     if kind == ROWS:
-        maker, _ = column_fingerprinter(maker, given.text_field)
-    return page_fingerprinter(maker, given.html)
+        maker, _ = column_fingerprinter(maker, args.text_field)
+    return page_fingerprinter(maker, args.html)
 
 
 # Readers
 
 
 class Notices:
-    """Counts the files, rows or vectors that are left out, to name the first of them once at the end, and lists all in a file."""
+    """The files, rows or vectors that are left out: counted, and listed in a file."""
 
     def __init__(self, kind: str, left_out: str | None = None) -> None:
         self.of(kind)
@@ -437,94 +427,93 @@ class Notices:
             else open_writer(left_out, columns={"item": "text", "reason": "text"})
         )
         self.sources: list[Any] = []  # that are read, which may lack columns or have pages of HTML
-        self._seen: Counter[str] = Counter()
+        self._counts: Counter[str] = Counter()
         self._first: dict[str, list[str]] = {}
 
     def of(self, kind: str) -> None:
-        """Say what the inputs hold, where that is known late."""
-        self._what = {ROWS: "row", VECTORS: "vector"}.get(kind, "file")
+        """Set the kind of the inputs, where the verb learns it late."""
+        self._noun = {ROWS: "row", VECTORS: "vector"}.get(kind, "file")
 
-    def __call__(self, which: Path | str | int, reason: str | int) -> None:
-        """Count the file with a path, the row with a number, or the vector of a path and a number."""
-        if self._what == "vector":
-            which, reason = f"{which} vector {reason}", "zero"
+    def __call__(self, item: Path | str | int, reason: str | int) -> None:
+        """Count a file by its path, a row by its number, or a vector by its path and number."""
+        if self._noun == "vector":
+            item, reason = f"{item} vector {reason}", "zero"
         assert isinstance(reason, str)
-        self._seen[reason] += 1
+        self._counts[reason] += 1
         if self._list is not None and reason in SENTENCES:
-            item = document_id(which) if isinstance(which, Path) else str(which)
-            self._list.write({"item": [item], "reason": [reason]})
+            listed = document_id(item) if isinstance(item, Path) else str(item)
+            self._list.write({"item": [listed], "reason": [reason]})
         names = self._first.setdefault(reason, [])
         if len(names) < _NAMED:
-            names.append(f"row {which}" if isinstance(which, int) else str(which))
+            names.append(f"row {item}" if isinstance(item, int) else str(item))
 
-    def report(self, given: Given) -> None:
-        """Report how many were left out for each reason, and in which encodings others were read.
-
-        End the list.
-        """
+    def report(self, args: Arguments) -> None:
+        """Print a note for each reason, and close the list."""
         if self._list is not None:
             self._list.close()
         for name in dict.fromkeys(
             name for source in self.sources for name in getattr(source, "absent", ())
         ):
-            given.note(f"no row has the field {show(name)}")
-        whole = sum(getattr(source, "whole_pages", 0) for source in self.sources)
-        if whole:
-            given.note(
-                f"{counted(whole, 'page')} compared by all words outside of menus: their main "
+            args.note(f"no row has the field {show(name)}")
+        pages = sum(getattr(source, "whole_pages", 0) for source in self.sources)
+        if pages:
+            args.note(
+                f"{counted(pages, 'page')} compared by all words outside of menus: their main "
                 "texts have few of these words"
             )
         if (
             any(getattr(source, "tagged", False) for source in self.sources)
-            and "tags" not in self._seen
+            and "tags" not in self._counts
         ):
-            given.note(
+            args.note(
                 "the first texts look like pages of HTML, and were taken with their tags: --html "
                 "takes the main text"
             )
-        for reason, number in sorted(self._seen.items()):
+        for reason, number in sorted(self._counts.items()):
             if reason == "error":
                 continue  # its verb has the message
             names = ", ".join(self._first[reason])
-            more = f" and {number - _NAMED:,} more" if number > _NAMED else ""
-            what = (
+            unnamed = f" and {number - _NAMED:,} more" if number > _NAMED else ""
+            reason_text = (
                 f"left out, {SENTENCES[reason]}"
                 if reason in SENTENCES
                 else f"not in UTF-8, {reason}"
             )
-            given.note(f"{counted(number, self._what)} {_NOTES.get(reason, what)}: {names}{more}")
+            args.note(
+                f"{counted(number, self._noun)} {_NOTES.get(reason, reason_text)}: {names}{unnamed}"
+            )
 
 
-def open_fingerprints(given: Given, paths: str | Sequence[str], width: Any, **more: Any) -> Reader:
-    """Return the reader of fingerprints; what is in ``more`` comes before the command line."""
+def open_fingerprints(
+    args: Arguments, paths: str | Sequence[str], width: Any, **overrides: Any
+) -> Reader:
+    """Return the reader of fingerprints; ``overrides`` come before the command line."""
     fields = {
-        name: getattr(given, name) for name in ("format", *OF_FINGERPRINTS, "id_field", "id_type")
+        name: getattr(args, name) for name in ("format", *OF_FINGERPRINTS, "id_field", "id_type")
     }
-    return open_reader(paths, width=width, **fields | more)
+    return open_reader(paths, width=width, **fields | overrides)
 
 
 def open_inputs(
-    given: Given,
+    args: Arguments,
     kind: str,
     paths: Sequence[str],
     maker: Any,
     notices: Notices,
     columns: Any = None,
-    **more: Any,
+    **overrides: Any,
 ) -> Any:
-    """Return the reader of inputs, which makes fingerprints of their content.
+    """Return the reader that makes fingerprints of the inputs.
 
-    A `maker` of fingerprints is their width.
-
-    --text-field names the columns of texts by default.
+    For fingerprints, ``maker`` is their width. ``columns`` come before --text-field.
     """
-    makes = {"suffixes": getattr(given, "suffixes", None), "threads": given.threads}
+    makes = {"suffixes": getattr(args, "suffixes", None), "threads": args.threads}
     if kind == FINGERPRINTS:
-        return open_fingerprints(given, paths, maker, **more)
+        return open_fingerprints(args, paths, maker, **overrides)
     if kind == PICTURES:
         warnings.filterwarnings("ignore", module=r"PIL\b")  # the notices report what cannot be read
         return hashing.ImageReader(
-            paths, maker, on_notice=notices, memory=getattr(given, "memory", None), **makes
+            paths, maker, on_notice=notices, memory=getattr(args, "memory", None), **makes
         )
     if kind == VECTORS:
         if "-" in paths:
@@ -532,15 +521,15 @@ def open_inputs(
         return hashing.VectorReader(
             paths,
             maker,
-            vector_field=given.vector_field,
-            id_field=given.id_field,
-            id_type=given.id_type,
-            first_row=more.get("first_row", 0),
+            vector_field=args.vector_field,
+            id_field=args.id_field,
+            id_type=args.id_type,
+            first_row=overrides.get("first_row", 0),
             on_notice=notices,
         )
     reading = {
-        "encoding": given.encoding,
-        "html": getattr(given, "html", False),
+        "encoding": args.encoding,
+        "html": getattr(args, "html", False),
         "on_notice": notices,
     }
     if kind == TEXTS:
@@ -549,34 +538,36 @@ def open_inputs(
         source = hashing.TextReader(
             paths,
             maker,
-            text=columns or given.text_field,
-            id=given.id_field,
-            id_type=given.id_type,
-            format=given.format,
-            threads=given.threads,
+            text=columns or args.text_field,
+            id=args.id_field,
+            id_type=args.id_type,
+            format=args.format,
+            threads=args.threads,
             **reading,
-            **more,
+            **overrides,
         )
     notices.sources.append(source)
     return source
 
 
-def open_files(given: Given, kind: str, paths: Sequence[str], maker: Any, notices: Notices) -> Any:
-    """Return the same for files of texts, pictures or vectors, where ``-`` is a text or picture on standard input."""
-    named = [path for path in paths if path != "-"]
-    if kind == VECTORS or len(named) == len(paths):
-        return open_inputs(given, kind, paths, maker, notices)
-    open_inputs(given, kind, named, maker, notices)  # reports a missing path before any output
+def open_files(
+    args: Arguments, kind: str, paths: Sequence[str], maker: Any, notices: Notices
+) -> Any:
+    """Return a reader of files as `open_inputs` does; ``-`` is standard input."""
+    files = [path for path in paths if path != "-"]
+    if kind == VECTORS or len(files) == len(paths):
+        return open_inputs(args, kind, paths, maker, notices)
+    open_inputs(args, kind, files, maker, notices)  # reports a missing path before any output
 
     def chunks() -> Iterator[Chunk]:
         for path in paths:
             if path != "-":
-                yield from open_inputs(given, kind, [path], maker, notices)
+                yield from open_inputs(args, kind, [path], maker, notices)
             else:
                 yield (
                     _picture(maker)
                     if kind == PICTURES
-                    else _text(maker, standard_input(notices, given.encoding))
+                    else _text(maker, standard_input(notices, args.encoding))
                 )
 
     return chunks()
@@ -596,49 +587,43 @@ def _read_stdin(noun: str) -> bytes:
 
 
 def _text(maker: Any, text: str) -> Chunk:
-    found = maker.hashed([text])
-    if not found.known[0]:
-        lack = SENTENCES["html" if isinstance(maker, MainText) else NO_WORDS]
-        raise InputError(f"standard input: {lack}, so it has no fingerprint", path="-")
-    return Chunk(found.rows, ["-"])
+    hashed = maker.hashed([text])
+    if not hashed.known[0]:
+        problem = SENTENCES["html" if isinstance(maker, MainText) else NO_WORDS]
+        raise InputError(f"standard input: {problem}, so it has no fingerprint", path="-")
+    return Chunk(hashed.rows, ["-"])
 
 
 def standard_input(notices: Notices, encoding: str | None = None) -> str:
-    """Return the text that standard input is."""
     data = _read_stdin("text")
     if is_binary(data[:HEAD_BYTES], encoding):
         raise InputError(f"standard input: {NOT_BINARY}", path="-")
-    found = decoded(data, encoding)
-    if found is None:
+    text = decoded(data, encoding)
+    if text is None:
         raise InputError(
             "standard input: its bytes are not UTF-8: name its encoding with --encoding", path="-"
         )
-    if found.declared or found.replaced:
-        notices(Path("-"), f"read as {found.encoding}" if found.declared else "replaced")
-    return found.text
+    if text.declared or text.replaced:
+        notices(Path("-"), f"read as {text.encoding}" if text.declared else "replaced")
+    return text.text
 
 
 def _picture(maker: Any) -> Chunk:
-    found = maker.frame_fingerprints(
+    frames = maker.frame_fingerprints(
         PictureSource(_read_stdin("picture"), "standard input"), every=maker.frame == "all"
     )
     numbers = {
-        number: value for number, value in enumerate(found) if not isinstance(value, Rejection)
+        number: value for number, value in enumerate(frames) if not isinstance(value, Rejection)
     }
     if not numbers:
-        raise InputError(
-            f"standard input {next(value.sentence for value in found if isinstance(value, Rejection))}",
-            path="-",
-        )
-    ids = ["-" if len(found) == 1 else f"-#{number}" for number in numbers]
+        problem = next(frame.sentence for frame in frames if isinstance(frame, Rejection))
+        raise InputError(f"standard input {problem}", path="-")
+    ids = ["-" if len(frames) == 1 else f"-#{number}" for number in numbers]
     return Chunk(Width(maker.width).rows(numbers.values()), ids)
 
 
 def check_inputs(kind: str, paths: Sequence[str], advice: str) -> None:
-    """Refuse inputs that cannot have the declared content.
-
-    ``advice`` is for a folder among files of fingerprints.
-    """
+    """Refuse inputs that cannot be of the kind; ``advice`` is for folders."""
     if kind in (TEXTS, PICTURES) and "-" in paths:
         fail(
             f"{kind} are read from files and folders, not from standard input: write it to a file "

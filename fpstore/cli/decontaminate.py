@@ -14,7 +14,7 @@ from fpstore.cli.content import FINGERPRINTS, TEXTS, Notices
 from fpstore.cli.options import argument, option, output_option, whole
 from fpstore.cli.output import not_compared_rows, print_table
 from fpstore.cli.outputs import open_list
-from fpstore.cli.verb import Given, fail, usage_errors, verb
+from fpstore.cli.verb import Arguments, fail, usage_errors, verb
 from fpstore.errors import counted
 from fpstore.hashing.corpora import open_benchmark, open_corpus
 from fpstore.io.source import FIELD_FORMATS
@@ -79,8 +79,7 @@ COMMON = 10  # rows of a corpus with an n-gram that may be a phrase: Brown et al
     option(
         "--threshold X",
         "Also remove near-duplicates of whole texts of BENCHMARK: Jaccard similarity of runs of "
-        "three words, "
-        "0 to 1, such as 0.7.",
+        "three words, 0 to 1, such as 0.7.",
         click.FloatRange(0, 1),
     ),
     option(
@@ -97,20 +96,18 @@ COMMON = 10  # rows of a corpus with an n-gram that may be a phrase: Brown et al
     option(
         "--hits FILE",
         "Also write which row hit which row of BENCHMARK: row, id, benchmark, benchmark_row, "
-        "benchmark_id, "
-        "shared, share; with --threshold, distance.",
+        "benchmark_id, shared, share; with --threshold, distance.",
     ),
     option(
         "--force",
         "Replace the files of --output and --hits, if they exist. A folder of rows is replaced if "
-        "it holds only files "
-        "of the same format. A folder of texts must be new or empty.",
+        "it holds only files of the same format. A folder of texts must be new or empty.",
         into="overwrite",
     ),
     *options.LIMITS,
     *options.RESULT,
 )
-def decontaminate(given: Given) -> None:
+def decontaminate(args: Arguments) -> None:
     """Remove rows that contain texts of a benchmark.
 
     A row is removed if it shares an n-gram with a row of a benchmark: --ngram words in a row,
@@ -124,126 +121,125 @@ def decontaminate(given: Given) -> None:
 
     $ fpstore decontaminate corpus.parquet pages.jsonl --text-field text
     $ fpstore decontaminate shards pages.jsonl --text-field text --format parquet
-    $ fpstore decontaminate corpus.parquet pages.jsonl -o clean.parquet --text-field text --hits hits.tsv --unknown drop --force
-    $ fpstore decontaminate corpus.parquet questions.jsonl --text-field text --benchmark-field question --ngram 8 --threshold 0.8
-    $ fpstore decontaminate notes questions.jsonl -o clean --text --benchmark-field question --benchmark-id-field number
-    $ fpstore decontaminate corpus.parquet pages.jsonl --text-field text --json --min-ngrams 5 --min-share 0.25 --ignore-common 10
+    $ fpstore decontaminate corpus.parquet pages.jsonl -o clean.parquet --text-field text \
+        --hits hits.tsv --unknown drop --force
+    $ fpstore decontaminate corpus.parquet questions.jsonl --text-field text \
+        --benchmark-field question --ngram 8 --threshold 0.8
+    $ fpstore decontaminate notes questions.jsonl -o clean --text --benchmark-field question \
+        --benchmark-id-field number
+    $ fpstore decontaminate corpus.parquet pages.jsonl --text-field text --json --min-ngrams 5 \
+        --min-share 0.25 --ignore-common 10
     """
-    kind = content.declared_kind(given)
-    content.refuse_foreign(given, kind)
+    kind = content.declared_kind(args)
+    content.refuse_foreign(args, kind)
     if kind == FINGERPRINTS:
         fail("name the column of texts with --text-field, or give --text: each file is a text")
-    listings = _listings(given)
-    if (
-        given.output is None
-        and len(given.benchmarks) > 1
-        and not Path(given.benchmarks[-1]).exists()
-    ):
+    listings = _listings(args)
+    if args.output is None and len(args.benchmarks) > 1 and not Path(args.benchmarks[-1]).exists():
         fail(
-            f"{printable(given.benchmarks[-1])}: no such file or folder; --output (-o) names what "
+            f"{printable(args.benchmarks[-1])}: no such file or folder; --output (-o) names what "
             "to write"
         )
-    texts = given.text or given.text_field
-    of_benchmark = texts if given.benchmark_field is None else given.benchmark_field
+    texts = args.text or args.text_field
+    of_benchmark = texts if args.benchmark_field is None else args.benchmark_field
     with usage_errors():
-        bounds = Bounds(given.min_ngrams, given.min_share, given.ignore_common)
+        bounds = Bounds(args.min_ngrams, args.min_share, args.ignore_common)
         job = decontamination_job(
             texts,
             of_benchmark,
-            given.id_field,
-            given.benchmark_id_field,
-            given.ngram,
+            args.id_field,
+            args.benchmark_id_field,
+            args.ngram,
             bounds,
-            given.threshold,
-            given.unknown,
-            given.html,
+            args.threshold,
+            args.unknown,
+            args.html,
         )
     notices = Notices(kind)
     corpus = open_corpus(
-        given.corpus,
+        args.corpus,
         kind == TEXTS,
-        suffixes=given.suffixes,
+        suffixes=args.suffixes,
         on_notice=notices,
-        encoding=given.encoding,
-        html=bool(given.html),
-        format=given.format,
+        encoding=args.encoding,
+        html=bool(args.html),
+        format=args.format,
     )
     notices.sources.append(corpus)
     benchmarks = open_benchmark(
-        given.benchmarks,
+        args.benchmarks,
         of_benchmark is True,
-        suffixes=given.suffixes,
+        suffixes=args.suffixes,
         on_notice=notices,
-        encoding=given.encoding,
+        encoding=args.encoding,
     )
-    with given.bars(corpus) as bars:
-        found = decontaminate_corpus(
+    with args.bars(corpus) as bars:
+        result = decontaminate_corpus(
             corpus,
             benchmarks,
             job,
-            given.resources(bars),
-            given.output,
-            given.overwrite,
+            args.resources(bars),
+            args.output,
+            args.overwrite,
             listings=listings,
         )
-    notices.report(given)
-    kept = int(found.kept.sum())
+    notices.report(args)
+    kept_rows = int(result.kept.sum())
     summary = {
-        "rows": len(found.kept),
-        "not_compared": found.not_compared,
-        "short": found.short,
-        "hits": len(found.hits.rows),
-        "ignored_ngrams": found.hits.ignored,
-        "removed": len(found.kept) - kept,
-        "kept": kept,
-        "ngram": given.ngram,
-        "benchmarks": [one._asdict() for one in found.benchmarks],
+        "rows": len(result.kept),
+        "not_compared": result.not_compared,
+        "short": result.short,
+        "hits": len(result.hits.rows),
+        "ignored_ngrams": result.hits.ignored,
+        "removed": len(result.kept) - kept_rows,
+        "kept": kept_rows,
+        "ngram": args.ngram,
+        "benchmarks": [benchmark._asdict() for benchmark in result.benchmarks],
     }
-    for one in found.benchmarks:
-        if one.short + one.not_compared == one.rows:
-            given.note(
-                f"{one.name}: no text has {given.ngram} words, so only texts of the same words "
-                "hit it: lower --ngram"
+    for benchmark in result.benchmarks:
+        if benchmark.short + benchmark.not_compared == benchmark.rows:
+            args.note(
+                f"{benchmark.name}: no text has {args.ngram} words, so only texts of the same "
+                "words hit it: lower --ngram"
             )
-    if bounds == Bounds() and (common := found.hits.without_rare_ngrams(COMMON)):
-        given.note(
+    if bounds == Bounds() and (common := result.hits.without_rare_ngrams(COMMON)):
+        args.note(
             f"{counted(common, 'row')} with hits, but only by n-grams that more than {COMMON} "
             "rows have, such as licences: "
             f"--ignore-common {COMMON} or --min-share leaves them out"
         )
-    given.result(summary)
-    if not (given.as_json or given.quiet):
-        _print_summary(summary, given)
+    args.result(summary)
+    if not (args.as_json or args.quiet):
+        _print_summary(summary, args)
 
 
-def _listings(given: Given) -> list[Listing]:
-    """Return the list of hits, if it is asked for."""
-    if given.hits is None:
+def _listings(args: Arguments) -> list[Listing]:
+    if args.hits is None:
         return []
-    columns = HIT_COLUMNS if given.threshold is None else NEAR_COLUMNS
-    return [Listing(given.hits, partial(open_list, columns), lambda found: found.hits.batches())]
+    columns = HIT_COLUMNS if args.threshold is None else NEAR_COLUMNS
+    return [Listing(args.hits, partial(open_list, columns), lambda result: result.hits.batches())]
 
 
-def _print_summary(summary: dict[str, Any], given: Given) -> None:
-    ngrams, rows = f"fewer than {given.ngram} words", max(summary["rows"], 1)
+def _print_summary(summary: dict[str, Any], args: Arguments) -> None:
+    ngrams, rows = f"fewer than {args.ngram} words", max(summary["rows"], 1)
     lines = [("rows", f"{summary['rows']:,}", "")]
-    lines += not_compared_rows(summary["not_compared"], given.unknown)
+    lines += not_compared_rows(summary["not_compared"], args.unknown)
     if summary["short"]:
         lines.append(("short", f"{summary['short']:,}", f"{ngrams}: compared as whole texts"))
-    if given.ignore_common is not None:
+    if args.ignore_common is not None:
         lines.append(
             (
                 "common",
                 f"{summary['ignored_ngrams']:,}",
-                f"n-grams in more than {given.ignore_common:,} rows, ignored",
+                f"n-grams in more than {args.ignore_common:,} rows, ignored",
             )
         )
-    where = "" if given.output is None else f"in {printable(given.output)}"
+    place = "" if args.output is None else f"in {printable(args.output)}"
     lines += [
         ("removed", f"{summary['removed']:,}", f"{summary['removed'] / rows:.1%}"),
-        ("kept", f"{summary['kept']:,}", where),
+        ("kept", f"{summary['kept']:,}", place),
     ]
-    if given.output is None:
+    if args.output is None:
         lines[-2:] = [
             (
                 "hits",
@@ -251,13 +247,13 @@ def _print_summary(summary: dict[str, Any], given: Given) -> None:
                 f"{summary['hits'] / rows:.1%}; --output writes the other rows",
             )
         ]
-    print_table("Rows with texts of the benchmark", ("", "", ""), lines, left=(0, 2))
+    print_table("Rows with texts of the benchmark", ("", "", ""), lines, text_columns=(0, 2))
     table = [
         (
-            printable(one["name"]),
-            *(f"{one[what]:,}" for what in ("rows", "not_compared", "short", "hit")),
-            f"{one['hit'] / max(one['rows'], 1):.1%}",
+            printable(benchmark["name"]),
+            *(f"{benchmark[column]:,}" for column in ("rows", "not_compared", "short", "hit")),
+            f"{benchmark['hit'] / max(benchmark['rows'], 1):.1%}",
         )
-        for one in summary["benchmarks"]
+        for benchmark in summary["benchmarks"]
     ]
-    print_table("\nBenchmark", ("", "rows", "blank", ngrams, "hit", ""), table, left=(0,))
+    print_table("\nBenchmark", ("", "rows", "blank", ngrams, "hit", ""), table, text_columns=(0,))

@@ -24,8 +24,8 @@ from fpstore.cli.outputs import (
     resume_folder,
     resuming,
 )
-from fpstore.cli.task import PART_BYTES, PLANNING, plan_or_run, spec_of
-from fpstore.cli.verb import Given, fail, usage_errors, verb
+from fpstore.cli.task import PART_BYTES, PLANNING, plan_or_run, read_spec
+from fpstore.cli.verb import Arguments, fail, usage_errors, verb
 from fpstore.errors import counted
 from fpstore.format.manifest import is_openable
 from fpstore.hashing.corpora import open_corpus
@@ -65,65 +65,58 @@ NOTED_CHANCE = 0.01  # pairs of unrelated texts within the radius, for each text
     option(
         "--threshold X",
         "Jaccard similarity of near-duplicates, 0 to 1. With minhash, the radius is the least "
-        "that finds 98% of "
-        "the pairs of this similarity. With --verify, the bound of the exact similarity. By "
-        "default 0.7.",
+        "that finds 98% of the pairs of this similarity. With --verify, the bound of the exact "
+        "similarity. By default 0.7.",
         click.FloatRange(0, 1),
     ),
     option(
         "-r --radius N",
         "Instead of --threshold, the largest distance of near-duplicates, in bits. By default, "
-        "without minhash, "
-        "3 of each 64 bits: 1 at a width of 32, 3 at 64, 6 at 128, and 12 at 256 (24 for SimHash).",
+        "without minhash, 3 of each 64 bits: 1 at a width of 32, 3 at 64, 6 at 128, and 12 at 256 "
+        "(24 for SimHash).",
         options.RADIUS,
     ),
     option(
         "--keep",
-        "Of each cluster keep the first row, the one with the smallest id, the one nearest to the "
-        "majority of the "
-        "fingerprints, or the one with the highest score.",
+        "The row of each cluster to keep: the first, the one with the smallest id, the one "
+        "nearest to the majority of the fingerprints, or the one with the highest score.",
         KEEP_RULES,
         "first",
     ),
     option(
         "--group",
         "connected: chains of near-duplicates make a cluster. greedy: all documents of a cluster "
-        "are within the "
-        "radius of the kept one. By default greedy for minhash, otherwise connected.",
+        "are within the radius of the kept one. By default greedy for minhash, otherwise "
+        "connected.",
         GROUPINGS,
     ),
     option(
         "--verify/--no-verify",
         "Read the texts of clusters again, and remove one only if it has the share --threshold of "
-        "its "
-        "pieces in common with the text that is kept, counted exactly; or do not. By default, "
-        "that is done where the threshold "
-        "is below 0.5 and unrelated texts with a common line would be removed: with minhash of "
-        "256 bits, up to 0.4.",
+        "its pieces in common with the text that is kept, counted exactly; or do not. By default, "
+        "that is done where the threshold is below 0.5 and unrelated texts with a common line "
+        "would be removed: with minhash of 256 bits, up to 0.4.",
     ),
     option(
         "--search",
         "exact: compare all rows. bands: compare only texts that share some minima of MinHash, "
-        "which is faster for "
-        "many rows, and better for a low --threshold. auto: bands for more than 1,048,576 rows, "
-        "or if unrelated texts would be "
-        "near each other by chance, unless you give --radius.",
+        "which is faster for many rows, and better for a low --threshold. auto: bands for more "
+        "than 1,048,576 rows, or if unrelated texts would be near each other by chance, unless "
+        "you give --radius.",
         SEARCHES,
         "auto",
     ),
     option(
         "--against REFERENCE",
         "Also remove rows that are near a document of REFERENCE, a store or a file with the same "
-        "columns, "
-        "which stays as it is. Texts are hashed as the store hashed its own, and its radius "
-        "applies unless you give another.",
+        "columns, which stays as it is. Texts are hashed as the store hashed its own, and its "
+        "radius applies unless you give another.",
     ),
     option(
         "--add",
         "Insert the kept rows into the store REFERENCE, with their ids, when OUTPUT is complete. "
-        "A store that does not "
-        "exist is made. OUTPUT.resume is kept until then: if the job ends early, the same command "
-        "goes on.",
+        "A store that does not exist is made. OUTPUT.resume is kept until then: if the job ends "
+        "early, the same command goes on.",
     ),
     option(
         "--unknown",
@@ -137,20 +130,17 @@ NOTED_CHANCE = 0.01  # pairs of unrelated texts within the radius, for each text
     option(
         "--clusters FILE",
         "Also write the clusters, as fpstore cluster does: .tsv, .csv, .jsonl or .parquet. The "
-        "representative "
-        "is the document kept; a line has the distance from it, too.",
+        "representative is the document kept; a line has the distance from it, too.",
     ),
     option(
         "--removed FILE",
         "Also write the rows that are removed: row, id, kept_row, kept, cluster, distance. With "
-        "--against: "
-        "row, id, kept, reference (1 if the kept document is there), distance.",
+        "--against: row, id, kept, reference (1 if the kept document is there), distance.",
     ),
     option(
         "--force",
         "Replace OUTPUT, --clusters and --removed, if they exist. A folder of rows is replaced if "
-        "it holds only files "
-        "of the same format. A folder of texts must be new or empty.",
+        "it holds only files of the same format. A folder of texts must be new or empty.",
         into="overwrite",
     ),
     *PLANNING,
@@ -161,14 +151,14 @@ NOTED_CHANCE = 0.01  # pairs of unrelated texts within the radius, for each text
     *options.RESULT,
     guesses={
         **OUTPUT_IS_LAST,
-        "--image": "fpstore build --image makes a store of the pictures, and fpstore cluster lists the "
-        "near-duplicates in it",
+        "--image": "fpstore build --image makes a store of the pictures, and fpstore cluster lists "
+        "the near-duplicates in it",
     },
 )
-def dedup(given: Given) -> None:
+def dedup(args: Arguments) -> None:
     """Remove the near-duplicates from a corpus.
 
-    Of each cluster of near-duplicates one row is kept. Reads Parquet, JSON lines, CSV or TSV files
+    Keeps one row of each cluster of near-duplicates. Reads Parquet, JSON lines, CSV or TSV files
     with a header, and folders of such files, all with the same columns. Writes the kept rows to
     OUTPUT, in the same order, with all columns. OUTPUT has the extension of the inputs. Of several
     files or a folder, if OUTPUT has no extension of a format, it is a new folder for files of the
@@ -181,143 +171,146 @@ def dedup(given: Given) -> None:
     counts such rows.
 
     $ fpstore dedup corpus.parquet clean.parquet --text-field text
-    $ fpstore dedup corpus.parquet clean.parquet --text-field text --threshold 0.8 --verify --removed removed.tsv --force
+    $ fpstore dedup corpus.parquet clean.parquet --text-field text --threshold 0.8 --verify \
+        --removed removed.tsv --force
     $ fpstore dedup corpus.parquet clean.parquet --text-field text --search bands --force
     $ fpstore dedup shards clean-shards --text-field text --threads 2 --format parquet
     $ fpstore dedup shards planned-shards --text-field text --plan shards.plan --slice-rows 1M
     $ fpstore dedup shards by-processes --text-field text --processes 2
-    $ fpstore dedup corpus.parquet clean.parquet --text-field text --id-field id --against crawl.minhash.fps --add --force
+    $ fpstore dedup corpus.parquet clean.parquet --text-field text --id-field id \
+        --against crawl.minhash.fps --add --force
     $ fpstore dedup notes clean --text --suffix .txt --longest-sentences 3 --radius 0
-    $ fpstore dedup hashes.csv clean.csv --fingerprint-field hash --decimal --signed --radius 2 --group greedy
-    $ fpstore dedup corpus.parquet clean.parquet --text-field text --clusters clusters.parquet --force
-    $ fpstore dedup pages.jsonl clean.jsonl --text-field text --score-field score --keep highest --unknown drop --json --force
-    $ fpstore dedup pages.jsonl clean.jsonl --text-field text --method simhash --width 128 --radius 10 --html --force
-    $ fpstore dedup corpus.parquet titled.parquet --text-field title=4 --text-field text --id-field id --memory 4GiB --resume
+    $ fpstore dedup hashes.csv clean.csv --fingerprint-field hash --decimal --signed --radius 2 \
+        --group greedy
+    $ fpstore dedup corpus.parquet clean.parquet --text-field text --clusters clusters.parquet \
+        --force
+    $ fpstore dedup pages.jsonl clean.jsonl --text-field text --score-field score \
+        --keep highest --unknown drop --json --force
+    $ fpstore dedup pages.jsonl clean.jsonl --text-field text --method simhash --width 128 \
+        --radius 10 --html --force
+    $ fpstore dedup corpus.parquet titled.parquet --text-field title=4 --text-field text \
+        --id-field id --memory 4GiB --resume
     """
-    kind = content.declared_kind(given)
-    content.refuse_foreign(given, kind)
-    if given.add and given.against is None:
+    kind = content.declared_kind(args)
+    content.refuse_foreign(args, kind)
+    if args.add and args.against is None:
         fail("--add inserts into the store that --against names")
-    maker = _maker(given, kind)
+    maker = _maker(args, kind)
     notices = Notices(kind)
-    spec = spec_of(
+    spec = read_spec(
         DedupSpec,
-        given,
-        text=given.text or given.text_field,
+        args,
+        text=args.text or args.text_field,
         method=None,
-        width=content.own_width(given),
+        width=content.own_width(args),
         fingerprinter=maker,
     )
     with ExitStack() as stack:
-        reference = stack.enter_context(opened_reference(spec, given.add))
+        reference = stack.enter_context(opened_reference(spec, args.add))
         with usage_errors():
             job = spec.job(reference)
-        if given.plan is not None or given.processes is not None:
-            _plan(given, kind, spec, reference)
+        if args.plan is not None or args.processes is not None:
+            _plan(args, kind, spec, reference)
             return
-        given.refuse("is for plans (--plan, --processes)", "part_bytes", "slice_rows")
+        args.refuse("is for plans (--plan, --processes)", "part_bytes", "slice_rows")
         corpus = open_corpus(
-            given.inputs,
+            args.inputs,
             kind == TEXTS,
-            suffixes=given.suffixes,
+            suffixes=args.suffixes,
             on_notice=notices,
-            encoding=given.encoding,
-            html=bool(given.html),
-            format=given.format,
+            encoding=args.encoding,
+            html=bool(args.html),
+            format=args.format,
         )
         notices.sources.append(corpus)
-        job = _planned(given, job, corpus)
-        folder = resume_folder(given)
-        bars = stack.enter_context(given.bars(corpus))
-        found = deduplicate(
+        job = _planned(args, job, corpus)
+        folder = resume_folder(args)
+        bars = stack.enter_context(args.bars(corpus))
+        result = deduplicate(
             corpus,
             job,
-            given.resources(bars),
-            given.output,
-            given.overwrite,
+            args.resources(bars),
+            args.output,
+            args.overwrite,
             folder,
-            listings=_listings(given),
-            open_checkpoint=partial(resuming, given),
+            listings=_listings(args),
+            open_checkpoint=partial(resuming, args),
             reference=reference,
         )
-    notices.report(given)
-    summary = _summary(job, found)
+    notices.report(args)
+    summary = _summary(job, result)
     if reference is not None:
-        summary["near_reference"] = int(found.removed.in_reference.sum())
-        _note_reference(given, reference, job, found)
-    _note_chance(given, job, summary["documents"], reference)
-    given.result(summary)
-    if not (given.as_json or given.quiet):
-        _print_summary(summary, given.output, given.unknown)
+        summary["near_reference"] = int(result.removed.in_reference.sum())
+        _note_reference(args, reference, job, result)
+    _note_chance(args, job, summary["documents"], reference)
+    args.result(summary)
+    if not (args.as_json or args.quiet):
+        _print_summary(summary, args.output, args.unknown)
 
 
-def _plan(given: Given, kind: str, spec: DedupSpec, reference: Reference | None) -> None:
-    """Write a plan of the job, or run it in processes."""
+def _plan(args: Arguments, kind: str, spec: DedupSpec, reference: Reference | None) -> None:
     if kind == TEXTS:
         fail("--text: a plan is for rows of files, not for files that are texts")
     if reference is not None and reference.store is None:
         fail("--against: a plan compares with a store: fpstore build makes one of files")
-    given.refuse("is not for plans", "add", "clusters", "resume", "overwrite")
-    if given.slice_rows == 0:
+    args.refuse("is not for plans", "add", "clusters", "resume", "overwrite")
+    if args.slice_rows == 0:
         fail("--slice-rows: must be 1 or more")
-    plan_or_run(given, spec, part_bytes=given.part_bytes, slice_rows=given.slice_rows)
+    plan_or_run(args, spec, part_bytes=args.part_bytes, slice_rows=args.slice_rows)
 
 
 def _note_reference(
-    given: Given, reference: Reference, job: DedupJob, found: Deduplication
+    args: Arguments, reference: Reference, job: DedupJob, result: Deduplication
 ) -> None:
-    """Note what a store decides without a word.
-
-    That it was made, how texts are hashed, and rows that it has already.
-    """
+    """Note that the store was made, how it hashes texts, and rows that it has already."""
     if reference.store is None and reference.adds:
-        given.note(f"{printable(reference.path)}: made, as there was no such store")
+        args.note(f"{printable(reference.path)}: made, as there was no such store")
     elif (
         reference.store is not None
         and job.fingerprinter is not None
         and minhash_in(job.fingerprinter) is None
     ):
-        made = f"{job.fingerprinter.name}, radius {job.grouping.radius}"
-        given.note(f"texts are compared as the store {printable(reference.path)} has them: {made}")
-    again = 0
-    for batch in found.removed.batches() if reference.adds and reference.store is not None else ():
+        method = f"{job.fingerprinter.name}, radius {job.grouping.radius}"
+        args.note(f"texts are compared as the store {printable(reference.path)} has them: {method}")
+    repeated = 0
+    for batch in result.removed.batches() if reference.adds and reference.store is not None else ():
         of_store = batch["reference"].astype(bool) & (batch["distance"] == 0)
-        again += sum(
+        repeated += sum(
             str(batch["id"][n]) == str(batch["kept"][n]) for n in np.flatnonzero(of_store).tolist()
         )
-    if again:
-        given.note(
-            f"{counted(again, 'row')} removed, which the store has under the same id: was this "
+    if repeated:
+        args.note(
+            f"{counted(repeated, 'row')} removed, which the store has under the same id: was this "
             "batch added before?"
         )
 
 
-def _removed_columns(given: Given) -> tuple[str, ...]:
-    return REMOVED_COLUMNS if given.against is None else REMOVED_WITH_REFERENCE
+def _removed_columns(args: Arguments) -> tuple[str, ...]:
+    return REMOVED_COLUMNS if args.against is None else REMOVED_WITH_REFERENCE
 
 
-def _maker(given: Given, kind: str) -> Any:
-    """Return the fingerprinter that the command line describes.
+def _maker(args: Arguments, kind: str) -> Any:
+    """Return the fingerprinter of the command line.
 
-    None for fingerprints, and for that of a reference.
+    None for fingerprints, and where the reference decides.
     """
-    described = any(map(given.is_given, (*content.TEXT_MAKING, "width")))
-    of_reference = given.against is not None and is_openable(Path(given.against)) and not described
-    return None if kind == FINGERPRINTS or of_reference else content.text_maker(given, DEDUP_METHOD)
+    described = any(map(args.is_given, (*content.TEXT_MAKING, "width")))
+    of_reference = args.against is not None and is_openable(Path(args.against)) and not described
+    return None if kind == FINGERPRINTS or of_reference else content.text_maker(args, DEDUP_METHOD)
 
 
-def _planned(given: Given, job: DedupJob, corpus: RowSource) -> DedupJob:
-    """Return the job with the search that suits the corpus; note what bands find."""
+def _planned(args: Arguments, job: DedupJob, corpus: RowSource) -> DedupJob:
+    """Return the job with the search for this corpus; note the recall of bands."""
     with usage_errors():
         job = job.planned(corpus)
     if job.bands is not None:
-        found = f"{job.recall:.1%} of the pairs of similarity {job.jaccard:.3g} are found"
-        given.note(
+        recall = f"{job.recall:.1%} of the pairs of similarity {job.jaccard:.3g} are found"
+        args.note(
             f"texts are compared if they share one of {job.bands.number} bands of "
-            f"{job.bands.size} minima: {found}"
+            f"{job.bands.size} minima: {recall}"
         )
     if job.can_verify and job.least_similarity is not None:
-        given.note(
+        args.note(
             "at so low a threshold, unrelated texts with a line in common are near each other by "
             "chance: texts of clusters are "
             "read again and compared exactly, and removed from a similarity of "
@@ -328,15 +321,15 @@ def _planned(given: Given, job: DedupJob, corpus: RowSource) -> DedupJob:
     return job
 
 
-def _summary(job: DedupJob, found: Deduplication) -> dict[str, Any]:
-    clusters, documents, kept = found.clusters, len(found.kept), int(found.kept.sum())
+def _summary(job: DedupJob, result: Deduplication) -> dict[str, Any]:
+    clusters, documents, kept_rows = result.clusters, len(result.kept), int(result.kept.sum())
     return {
         "documents": documents,
-        "not_compared": found.not_compared,
+        "not_compared": result.not_compared,
         "clusters": len(clusters),
         "in_clusters": int(clusters.lims[-1]),
-        "removed": documents - kept,
-        "kept": kept,
+        "removed": documents - kept_rows,
+        "kept": kept_rows,
         "sizes": clusters.histogram(),
         "largest": clusters.largest(SHOWN_FAMILIES),
         "search": "exact" if job.bands is None else "bands",
@@ -346,7 +339,9 @@ def _summary(job: DedupJob, found: Deduplication) -> dict[str, Any]:
     }
 
 
-def _note_chance(given: Given, job: DedupJob, documents: int, reference: Reference | None) -> None:
+def _note_chance(
+    args: Arguments, job: DedupJob, documents: int, reference: Reference | None
+) -> None:
     """Note a radius at which unrelated texts are near each other, unless texts are compared."""
     if job.least_similarity is not None:
         return
@@ -354,19 +349,19 @@ def _note_chance(given: Given, job: DedupJob, documents: int, reference: Referen
     expected, advice = job.chance(documents), _advice(job, reference)
     if expected >= NOTED_CHANCE and job.fingerprinter is not None and job.bands is None:
         share = f"{min(expected, 1):.0%} of the texts or more"
-        given.note(f"{at} are near each other by chance: in this corpus {share}; {advice}")
+        args.note(f"{at} are near each other by chance: in this corpus {share}; {advice}")
     elif (
-        given.verify is None
+        args.verify is None
         and job.strangers(documents) >= NOTED_CHANCE
         and (job.fingerprinter is None or minhash_in(job.fingerprinter) is not None)
     ):
-        given.note(
+        args.note(
             f"{at} with a line in common may be near each other, and are removed then; {advice}"
         )
 
 
 def _advice(job: DedupJob, reference: Reference | None) -> str:
-    """Return what keeps unrelated texts apart."""
+    """Return advice that keeps unrelated texts apart."""
     if job.fingerprinter is None:
         return "fingerprints cannot be verified: lower --radius"
     if reference is not None and reference.corpus is None:
@@ -374,21 +369,20 @@ def _advice(job: DedupJob, reference: Reference | None) -> str:
     return "raise --threshold or --width, or --verify"
 
 
-def _listings(given: Given) -> list[Listing]:
-    """Return the files beside OUTPUT that the command line asks for."""
-    found = []
-    if given.clusters is not None:
-        found.append(
+def _listings(args: Arguments) -> list[Listing]:
+    result = []
+    if args.clusters is not None:
+        result.append(
             Listing(
-                given.clusters,
+                args.clusters,
                 partial(open_list, CORPUS_COLUMNS),
-                lambda found: found.clusters.batches(),
+                lambda result: result.clusters.batches(),
             )
         )
-    if given.removed is not None:
-        opened = partial(open_list, _removed_columns(given))
-        found.append(Listing(given.removed, opened, lambda found: found.removed.batches()))
-    return found
+    if args.removed is not None:
+        opened = partial(open_list, _removed_columns(args))
+        result.append(Listing(args.removed, opened, lambda result: result.removed.batches()))
+    return result
 
 
 def _print_summary(summary: dict[str, Any], output: str, unknown: str) -> None:
@@ -414,7 +408,7 @@ def _print_summary(summary: dict[str, Any], output: str, unknown: str) -> None:
             )
         )
     rows[1:1] = not_compared_rows(summary["not_compared"], unknown)
-    print_table("Near-duplicates", ("", "", ""), rows, left=(0, 2))
+    print_table("Near-duplicates", ("", "", ""), rows, text_columns=(0, 2))
     if summary["clusters"]:
         print_table(
             "\nClusters by size",
@@ -426,5 +420,5 @@ def _print_summary(summary: dict[str, Any], output: str, unknown: str) -> None:
             "\nThe largest clusters, the document that is kept first",
             ("documents", ""),
             largest,
-            left=(1,),
+            text_columns=(1,),
         )

@@ -19,7 +19,7 @@ from fpstore.cli.jobs import cluster
 from fpstore.cli.options import option
 from fpstore.cli.output import print_table, shown_ids
 from fpstore.cli.questions import probe
-from fpstore.cli.verb import Given, verb
+from fpstore.cli.verb import Arguments, verb
 from fpstore.errors import StorageError, StoreExistsError
 
 MODULES = "*.py"
@@ -34,7 +34,7 @@ _SHOWN_PATHS = 6
         "Write to the folder DIR and keep it. By default, a temporary folder is used and removed.",
     )
 )
-def demo(given: Given) -> None:
+def demo(args: Arguments) -> None:
     """Try fpstore on the source files of Python.
 
     Builds a store in a temporary folder and prints each command as it runs, the families that it
@@ -48,12 +48,12 @@ def demo(given: Given) -> None:
     example = "encodings/cp1254.py"  # has near-duplicates, if this Python has it
     with ExitStack() as stack:
         folder = Path(
-            given.keep or stack.enter_context(TemporaryDirectory(prefix="fpstore-demo-"))
+            args.keep or stack.enter_context(TemporaryDirectory(prefix="fpstore-demo-"))
         ).absolute()
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
             raise StoreExistsError(
-                f"{given.keep} exists and is not empty: choose another folder", path=folder
+                f"{args.keep} exists and is not empty: choose another folder", path=folder
             )
         stack.enter_context(chdir(library))
         store, clusters = str(folder / "python.fps"), str(folder / "clusters.tsv")
@@ -69,14 +69,14 @@ def demo(given: Given) -> None:
         click.echo("\nSizes:\n")
         _run(stats, [store])
     click.echo(
-        f"\nKept in {given.keep}."
-        if given.keep
+        f"\nKept in {args.keep}."
+        if args.keep
         else "\nThe folder is removed; fpstore demo --keep DIR keeps it."
     )
 
 
 def _run(command: click.Command, arguments: Sequence[str]) -> None:
-    """Print a command and run it as the shell would, with the names of modules in place of the pattern."""
+    """Print a command and run it as a shell would."""
     _show("fpstore", str(command.name), *arguments)
     expanded: list[str] = []
     for argument in arguments:
@@ -91,16 +91,18 @@ def _show(*words: str) -> None:
 
 def print_families(clusters: Iterable[list[Any]]) -> None:
     """Print the documents of each cluster, sorted, the largest cluster first."""
-    found = sorted(map(sorted, clusters), key=lambda ids: (-len(ids), ids))
-    noun = "family" if len(found) == 1 else "families"
-    rows = [(str(len(ids)), shown_ids(ids, _SHOWN_PATHS)) for ids in found[:_SHOWN_FAMILIES]]
-    print_table(f"\n{len(found)} {noun} of near-duplicates", ("files", ""), rows, left=(1,))
-    if len(found) > _SHOWN_FAMILIES:
-        click.echo(f"and {len(found) - _SHOWN_FAMILIES} more")
+    families = sorted(map(sorted, clusters), key=lambda ids: (-len(ids), ids))
+    noun = "family" if len(families) == 1 else "families"
+    rows = [(str(len(ids)), shown_ids(ids, _SHOWN_PATHS)) for ids in families[:_SHOWN_FAMILIES]]
+    print_table(
+        f"\n{len(families)} {noun} of near-duplicates", ("files", ""), rows, text_columns=(1,)
+    )
+    if len(families) > _SHOWN_FAMILIES:
+        click.echo(f"and {len(families) - _SHOWN_FAMILIES} more")
 
 
 def python_sources() -> tuple[Path, list[str]]:
-    """Return the folder of the standard library, and the packages in it with source files, without tests."""
+    """Return the folder of the standard library, and its packages without tests."""
     library = Path(sysconfig.get_path("stdlib"))
     entries = sorted(library.iterdir()) if library.is_dir() else []
     packages = [

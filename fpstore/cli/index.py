@@ -1,4 +1,4 @@
-"""What the verbs do with an LSH index, where they are given one in place of a store."""
+"""The verbs for an LSH index in place of a store."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from fpstore.cli.answers import is_json
 from fpstore.cli.content import ROWS, TEXTS, Notices
 from fpstore.cli.jobs import open_output
 from fpstore.cli.output import print_facts, print_json, summary
-from fpstore.cli.questions import MATCHED, UNMATCHED, given_ids, note_missing
-from fpstore.cli.verb import Given, fail
+from fpstore.cli.questions import MATCHED, UNMATCHED, note_missing, read_ids
+from fpstore.cli.verb import Arguments, fail
 from fpstore.errors import InputError, counted
 from fpstore.hashing import MinHash
 from fpstore.hashing.bands import MinHashSketcher
@@ -42,14 +42,14 @@ JOB = ("radius", "output", *LIMITS, *RESULT)
 Write = Callable[[Any, Matches], None]  # of the ids of queries, and their matches
 
 
-def _check_options(given: Given, *taken: str) -> None:
-    """Raise a usage error for an option that is for stores of fingerprints alone."""
+def _check_options(args: Arguments, *allowed: str) -> None:
+    """Refuse options that are for stores of fingerprints alone."""
     for param in click.get_current_context().command.params:
-        if isinstance(param, click.Option) and param.name not in taken:
-            given.refuse(f"is not for an LSH index, which {given.store} is", str(param.name))
+        if isinstance(param, click.Option) and param.name not in allowed:
+            args.refuse(f"is not for an LSH index, which {args.store} is", str(param.name))
 
 
-def _maker(given: Given, index: LshStore[Any]) -> tuple[Any, Any]:
+def _maker(args: Arguments, index: LshStore[Any]) -> tuple[Any, Any]:
     """Return the fingerprinter of the texts of an index, and their columns; None for files."""
     hasher = index.hasher
     maker: Any = hasher if isinstance(hasher, MinHashSketcher) else MinHash()
@@ -60,72 +60,72 @@ def _maker(given: Given, index: LshStore[Any]) -> tuple[Any, Any]:
             f"{index.path}: an index of {of}, which the command line does not ask: use "
             "fpstore.open in Python"
         )
-    columns = given.text_field
+    columns = args.text_field
     if maker.items == "rows" and columns is None:
         columns = tuple(maker.weights)
     return maker, columns
 
 
-def _given_texts(index: LshStore[Any], reader: Any) -> TextSource:
+def _sketch_texts(index: LshStore[Any], reader: Any) -> TextSource:
     return TextSource(reader, index.hasher, index.bands)
 
 
 # Ask
 
 
-def probe(given: Given) -> int:
-    """Find the documents that are like some texts; return the exit code."""
-    _check_options(given, "input", *READING, "radius", "output", "threads", *RESULT)
-    if given.quiet:
-        given.refuse("does not go with --quiet, which writes nothing", "output")
-    notices, found, done = Notices(TEXTS, given.left_out), False, 0
-    with fpstore.open(given.store, hasher=None) as index, given.bars() as bars:
-        options.check_radius_option(given.radius, index.hasher.signature_bits)
-        pieces = _asked(given, index, notices)
-        with _writer(given) as write:
+def probe(args: Arguments) -> int:
+    """Print the documents that are like the texts; return the exit code."""
+    _check_options(args, "input", *READING, "radius", "output", "threads", *RESULT)
+    if args.quiet:
+        args.refuse("does not go with --quiet, which writes nothing", "output")
+    notices, has_match, done = Notices(TEXTS, args.left_out), False, 0
+    with fpstore.open(args.store, hasher=None) as index, args.bars() as bars:
+        options.check_radius_option(args.radius, index.hasher.signature_bits)
+        pieces = _query_texts(args, index, notices)
+        with _writer(args) as write:
             for batch in pieces:
                 items: Any = batch.items
                 ids = batch.ids
-                matches = index.probe_many(items, radius=given.radius, threads=given.threads)
-                found, done = found or len(matches.distances) > 0, done + len(matches)
+                matches = index.probe_many(items, radius=args.radius, threads=args.threads)
+                has_match, done = has_match or len(matches.distances) > 0, done + len(matches)
                 write(ids.texts() if hasattr(ids, "texts") else ids, matches)
                 bars("probing", done)
-    notices.report(given)
-    return MATCHED if found else UNMATCHED
+    notices.report(args)
+    return MATCHED if has_match else UNMATCHED
 
 
-def _asked(given: Given, index: LshStore[Any], notices: Notices) -> Iterator[ItemBatch]:
-    """Yield the texts that are asked: files, where ``-`` is standard input, or rows of --input."""
-    if bool(given.words) == bool(given.input):
+def _query_texts(args: Arguments, index: LshStore[Any], notices: Notices) -> Iterator[ItemBatch]:
+    """Yield the texts of the query: files, where ``-`` is standard input, or rows of --input."""
+    if bool(args.words) == bool(args.input):
         fail("give files of texts, or --input FILE with --text-field for the texts of rows")
-    maker, columns = _maker(given, index)
-    if given.input:
+    maker, columns = _maker(args, index)
+    if args.input:
         if columns is None:
             fail("--input is for rows: --text-field names their column of texts")
-        content.refuse_foreign(given, ROWS)
+        content.refuse_foreign(args, ROWS)
         notices.of(ROWS)
-        more = {"chunk_rows": content.CHUNK_ROWS}
-        reader = content.open_inputs(given, ROWS, given.input, maker, notices, columns, **more)
-        yield from _given_texts(index, reader)
+        reading = {"chunk_rows": content.CHUNK_ROWS}
+        reader = content.open_inputs(args, ROWS, args.input, maker, notices, columns, **reading)
+        yield from _sketch_texts(index, reader)
         return
     if columns is not None:
         fail("the texts of rows are in files that --input names, with --text-field")
-    content.refuse_foreign(given, TEXTS)
-    named = [path for path in given.words if path != "-"]
-    if named:  # a missing path is reported before any output
-        content.open_inputs(given, TEXTS, named, maker, notices)
-    if len(named) == len(given.words):
-        yield from _given_texts(
-            index, content.open_inputs(given, TEXTS, given.words, maker, notices)
+    content.refuse_foreign(args, TEXTS)
+    files = [path for path in args.words if path != "-"]
+    if files:  # a missing path is reported before any output
+        content.open_inputs(args, TEXTS, files, maker, notices)
+    if len(files) == len(args.words):
+        yield from _sketch_texts(
+            index, content.open_inputs(args, TEXTS, args.words, maker, notices)
         )
         return
-    for path in given.words:
+    for path in args.words:
         if path != "-":
-            yield from _given_texts(
-                index, content.open_inputs(given, TEXTS, [path], maker, notices)
+            yield from _sketch_texts(
+                index, content.open_inputs(args, TEXTS, [path], maker, notices)
             )
             continue
-        text = content.standard_input(notices, given.encoding)
+        text = content.standard_input(notices, args.encoding)
         number, rows = index.bands
         items = Items.of(next(index.hasher.sketched([text], number * rows)), index.bands)
         if not len(items.rows):
@@ -136,26 +136,27 @@ def _asked(given: Given, index: LshStore[Any], notices: Notices) -> Iterator[Ite
 
 
 @contextmanager
-def _writer(given: Given) -> Iterator[Write]:
-    """Yield what writes the matches of some queries, as rows or as objects."""
-    if given.quiet:
+def _writer(args: Arguments) -> Iterator[Write]:
+    if args.quiet:
         yield lambda ids, matches: None
-    elif is_json(given.output, given.as_json):
+    elif is_json(args.output, args.as_json):
         encode = json.JSONEncoder(ensure_ascii=False).encode
-        with Sink(given.output) as sink:
+        with Sink(args.output) as sink:
 
             def write_objects(ids: Any, matches: Matches) -> None:
-                for query, found in zip(
+                for query, query_matches in zip(
                     ids if isinstance(ids, list) else ids.tolist(), matches, strict=True
                 ):
-                    listed = [{"id": match.id, "similarity": match.similarity} for match in found]
+                    listed = [
+                        {"id": match.id, "similarity": match.similarity} for match in query_matches
+                    ]
                     sink.write(f"{encode({'query': query, 'matches': listed})}\n".encode())
                 sink.flush()
 
             yield write_objects
     else:
         with open_writer(
-            given.output,
+            args.output,
             columns=dict[str, Any].fromkeys(COLUMNS, "value") | FLOATS,
         ) as writer:
 
@@ -169,130 +170,127 @@ def _writer(given: Given) -> Iterator[Write]:
             yield write_rows
 
 
-def pairs(given: Given) -> None:
-    """Write all pairs of similar documents."""
-    _check_options(given, *JOB)
-    with fpstore.open(given.store, hasher=None) as index, given.bars() as bars:
-        options.check_radius_option(given.radius, index.hasher.signature_bits)
-        resources = {"memory": given.memory, "threads": given.threads, "progress": bars}
-        with open_output(given, dict.fromkeys(PAIR_COLUMNS, "value") | FLOATS) as writer:
-            for batch in index.pairs(given.radius, **resources):
+def pairs(args: Arguments) -> None:
+    _check_options(args, *JOB)
+    with fpstore.open(args.store, hasher=None) as index, args.bars() as bars:
+        options.check_radius_option(args.radius, index.hasher.signature_bits)
+        resources = {"memory": args.memory, "threads": args.threads, "progress": bars}
+        with open_output(args, dict.fromkeys(PAIR_COLUMNS, "value") | FLOATS) as writer:
+            for batch in index.pairs(args.radius, **resources):
                 for columns in batch.rows_of_ids():
                     writer.write(columns)
-            found = writer.rows
-    given.note(f"{counted(found, 'pair')} of documents")
+            rows = writer.rows
+    args.note(f"{counted(rows, 'pair')} of documents")
 
 
-def cluster(given: Given) -> None:
-    """Write the clusters of similar documents."""
-    _check_options(given, "group", "keep", *JOB)
-    with fpstore.open(given.store, hasher=None) as index, given.bars() as bars:
-        options.check_radius_option(given.radius, index.hasher.signature_bits)
-        resources = {"memory": given.memory, "threads": given.threads, "progress": bars}
-        with open_output(given, CLUSTER_COLUMNS) as writer:
-            found = index.clusters(
-                given.radius, group=given.group or "greedy", keep=given.keep, **resources
+def cluster(args: Arguments) -> None:
+    _check_options(args, "group", "keep", *JOB)
+    with fpstore.open(args.store, hasher=None) as index, args.bars() as bars:
+        options.check_radius_option(args.radius, index.hasher.signature_bits)
+        resources = {"memory": args.memory, "threads": args.threads, "progress": bars}
+        with open_output(args, CLUSTER_COLUMNS) as writer:
+            clusters = index.clusters(
+                args.radius, group=args.group or "greedy", keep=args.keep, **resources
             )
-            write_clusters(found, writer, bars)
-    given.note(
-        f"{counted(found.documents, 'document')}, {counted(len(found), 'cluster')}, "
-        f"{counted(found.duplicates, 'duplicate')}"
+            write_clusters(clusters, writer, bars)
+    args.note(
+        f"{counted(clusters.documents, 'document')}, {counted(len(clusters), 'cluster')}, "
+        f"{counted(clusters.duplicates, 'duplicate')}"
     )
 
 
 # Change
 
 
-def insert(given: Given) -> None:
-    """Add texts, or with --upsert in place of those that have their ids."""
-    _check_options(given, "upsert", "sync", "threads", *READING, *RESULT)
-    notices, done, changed = Notices(TEXTS, given.left_out), 0, 0
-    upsert = given.upsert
-    with fpstore.open(given.store, "r+", sync=given.sync, hasher=None) as index:
+def insert(args: Arguments) -> None:
+    """Add texts; with --upsert, replace those with the same ids."""
+    _check_options(args, "upsert", "sync", "threads", *READING, *RESULT)
+    notices, done, changed = Notices(TEXTS, args.left_out), 0, 0
+    upsert = args.upsert
+    with fpstore.open(args.store, "r+", sync=args.sync, hasher=None) as index:
         totals = index.snapshot().documents.totals
-        more = (
+        reading = (
             {"first_row": totals.next_row}
-            if given.text_field is not None and given.id_field is None
+            if args.text_field is not None and args.id_field is None
             else {}
         )
-        maker, columns = _maker(given, index)
+        maker, columns = _maker(args, index)
         kind = TEXTS if columns is None else ROWS
-        content.refuse_foreign(given, kind)
+        content.refuse_foreign(args, kind)
         notices.of(kind)
-        more["chunk_rows"] = content.CHUNK_ROWS
-        reader = content.open_inputs(given, kind, given.inputs, maker, notices, columns, **more)
+        reading["chunk_rows"] = content.CHUNK_ROWS
+        reader = content.open_inputs(args, kind, args.inputs, maker, notices, columns, **reading)
         if reader.row_numbers and (upsert or (totals.id_kind != "row" and totals.ids)):
             why = "upsert needs an id for each row" if upsert else "its ids are not row numbers"
             raise InputError(
-                f"{given.store}: {why}: name the column of ids with --id-field", path=given.store
+                f"{args.store}: {why}: name the column of ids with --id-field", path=args.store
             )
-        with given.bars(reader) as bars:
-            for asked, ids in _pieces(index, reader):
-                changed += index.upsert(asked, ids) if upsert else index.insert(asked, ids)
-                done += len(asked.rows)
+        with args.bars(reader) as bars:
+            for texts, ids in _pieces(index, reader):
+                changed += index.upsert(texts, ids) if upsert else index.insert(texts, ids)
+                done += len(texts.rows)
                 bars("upserting" if upsert else "inserting", done)
-        holds = len(index)
-    notices.report(given)
-    what = "changed" if upsert else "inserted"
-    line = f"{counted(changed, 'text')} {what}, {counted(holds, 'document')}"
-    given.result({"texts": done, what: changed, "documents": holds}, given.timed(given.store, line))
+        documents = len(index)
+    notices.report(args)
+    change = "changed" if upsert else "inserted"
+    line = f"{counted(changed, 'text')} {change}, {counted(documents, 'document')}"
+    args.result(
+        {"texts": done, change: changed, "documents": documents}, args.timed(args.store, line)
+    )
 
 
 def _pieces(index: LshStore[Any], reader: Any) -> Iterator[tuple[Any, Any]]:
-    for batch in _given_texts(index, reader):
+    for batch in _sketch_texts(index, reader):
         ids: Any = batch.ids
         yield batch.items, ids.texts() if hasattr(ids, "texts") else ids
 
 
-def delete(given: Given) -> None:
-    """Remove documents by their ids."""
-    _check_options(given, "inputs", *RESULT)
-    if not given.words and not given.inputs:
+def delete(args: Arguments) -> None:
+    _check_options(args, "inputs", *RESULT)
+    if not args.words and not args.inputs:
         fail("give ids, or --input FILE")
-    with fpstore.open(given.store, "r+", hasher=None) as index:
+    with fpstore.open(args.store, "r+", hasher=None) as index:
         of_strings = index.snapshot().documents.totals.id_kind == "string"
-        removed, missing = index.delete(given_ids(of_strings, given.words, given.inputs))
-        left = len(index)
-    line = f"{printable(given.store)}: {counted(removed, 'document')} removed, {left:,} left"
-    given.result({"removed": removed, "missing": missing, "documents": left}, line)
-    note_missing(given, missing, "id")
+        removed, missing = index.delete(read_ids(of_strings, args.words, args.inputs))
+        remaining = len(index)
+    line = f"{printable(args.store)}: {counted(removed, 'document')} removed, {remaining:,} left"
+    args.result({"removed": removed, "missing": missing, "documents": remaining}, line)
+    note_missing(args, missing, "id")
 
 
-def merge(given: Given) -> None:
-    """Fold changes into the tables."""
-    _check_options(given, *LIMITS, *RESULT)
-    with given.bars() as bars, fpstore.open(given.store, "r+", hasher=None) as index:
-        index.merge(memory=given.memory, threads=given.threads, progress=bars)
+def merge(args: Arguments) -> None:
+    _check_options(args, *LIMITS, *RESULT)
+    with args.bars() as bars, fpstore.open(args.store, "r+", hasher=None) as index:
+        index.merge(memory=args.memory, threads=args.threads, progress=bars)
         stats = index.stats()
-    given.result(stats, given.timed(given.store, summary(stats)))
+    args.result(stats, args.timed(args.store, summary(stats)))
 
 
 # Take care
 
 
-def stats(given: Given) -> None:
-    """Show the contents and the sizes of an index."""
-    _check_options(given, "as_json")
-    with fpstore.open(given.store, hasher=None) as index:
-        found, hasher = index.stats(), index.hasher
-    if given.as_json:
-        print_json(found)
+def stats(args: Arguments) -> None:
+    _check_options(args, "as_json")
+    with fpstore.open(args.store, hasher=None) as index:
+        record, hasher = index.stats(), index.hasher
+    if args.as_json:
+        print_json(record)
         return
-    sizes = found["bytes"]
+    sizes = record["bytes"]
     facts = {
-        "documents": f"{found['documents']:,}",
-        "ids": f"{found['ids']:,} ({found['id_kind']})",
-        "hasher": found["hasher"]["name"],
+        "documents": f"{record['documents']:,}",
+        "ids": f"{record['ids']:,} ({record['id_kind']})",
+        "hasher": record["hasher"]["name"],
         "measure": hasher.law.measure,
-        "threshold": f"{found['threshold']:g}, found with the probability {found['recall']:g}",
-        "bands": f"{found['bands']} of {found['rows']} values",
-        "radius": f"{found['radius']} of {hasher.signature_bits} bits",
-        "keys": f"{found['keys']:,} of {found['key_bits']} bits, with numbers of "
-        f"{found['number_bits']}",
+        "threshold": f"{record['threshold']:g}, found with the probability {record['recall']:g}",
+        "bands": f"{record['bands']} of {record['rows']} values",
+        "radius": f"{record['radius']} of {hasher.signature_bits} bits",
+        "keys": f"{record['keys']:,} of {record['key_bits']} bits, with numbers of "
+        f"{record['number_bits']}",
         **{
             f"bytes of {name}": f"{sizes[name]:,} ({shown_size(sizes[name])})"
             for name in (DOCUMENTS, KEYS)
         },
-        "bytes a document": f"{found['bytes_per_document']:.1f}",
+        "bytes a document": f"{record['bytes_per_document']:.1f}",
     }
-    print_facts(printable(given.store), facts.items())
+    print_facts(printable(args.store), facts.items())

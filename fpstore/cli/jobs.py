@@ -16,7 +16,7 @@ from fpstore.cli import content, options
 from fpstore.cli.content import FINGERPRINTS, ROWS, Notices
 from fpstore.cli.options import argument, option
 from fpstore.cli.outputs import RESUME, resume_folder, resuming
-from fpstore.cli.verb import Given, on_index, usage_errors, verb
+from fpstore.cli.verb import Arguments, on_index, usage_errors, verb
 from fpstore.errors import counted
 from fpstore.format.manifest import is_openable
 from fpstore.io import Reader, Writer, open_writer
@@ -34,39 +34,35 @@ JOB = (options.OUTPUT, *options.LIMITS, RESUME, *options.RESULT)
 
 @contextmanager
 def _written(
-    given: Given, job: StoreJob[Any], columns: tuple[str, ...], width: int = 64
+    args: Arguments, job: StoreJob[Any], columns: tuple[str, ...], width: int = 64
 ) -> Iterator[tuple[Any, Writer]]:
-    folder = resume_folder(given)
+    folder = resume_folder(args)
     if folder is not None:
         # an error of the output comes before a folder is made
-        open_output(given, columns, width).abort()
+        open_output(args, columns, width).abort()
     with (
-        resuming(given, folder, job.identity) as checkpoint,
-        open_output(given, columns, width) as writer,
+        resuming(args, folder, job.identity) as checkpoint,
+        open_output(args, columns, width) as writer,
     ):
         yield job.run(checkpoint), writer
 
 
-def open_output(given: Given, columns: Any, width: int = 64) -> Writer:
-    """Open the output of a job."""
+def open_output(args: Arguments, columns: Any, width: int = 64) -> Writer:
     with usage_errors():
-        form = "jsonl" if given.as_json else None
-        return open_writer(given.output, format=form, columns=columns, width=width)
+        format_name = "jsonl" if args.as_json else None
+        return open_writer(args.output, format=format_name, columns=columns, width=width)
 
 
 def _write_pairs(batches: Generator[Pairs, None, None], writer: Writer) -> tuple[int, int]:
-    """Write a row per pair of ids.
-
-    Return how many pairs of fingerprints differ, and how many do not.
-    """
-    found = equal = 0
+    """Return the number of pairs at a distance above 0, and at distance 0."""
+    distinct = equal = 0
     with closing(batches):  # threads end before what they have found is dropped
         for batch in batches:
             for data in batch.rows_of_ids():
                 writer.write(data)
-            found += int(np.count_nonzero(batch.distances))
+            distinct += int(np.count_nonzero(batch.distances))
             equal += int(np.count_nonzero(batch.distances == 0))
-    return found, equal
+    return distinct, equal
 
 
 @verb(
@@ -78,7 +74,7 @@ def _write_pairs(batches: Generator[Pairs, None, None], writer: Writer) -> tuple
     ),
     *JOB,
 )
-def pairs(given: Given) -> None:
+def pairs(args: Arguments) -> None:
     """Find all pairs of near-duplicates in a store.
 
     The two fingerprints of a pair differ in at least one bit, and in at most --radius bits.
@@ -88,8 +84,9 @@ def pairs(given: Given) -> None:
     object per line. Documents with the same fingerprint are no pair. With --duplicates they are: n
     such documents are n (n - 1) / 2 lines. fpstore cluster writes n lines for them.
 
-    Of an LSH index, writes a line `id_a id_b similarity` per pair of documents that share a key and
-    whose signatures differ in at most --radius bits. The similarity is estimated by signatures.
+    For an LSH index, writes a line `id_a id_b similarity` per pair of documents that share a key
+    and whose signatures differ in at most --radius bits. The similarity is estimated by
+    signatures.
 
     $ fpstore pairs crawl.fps --radius 2
     $ fpstore pairs crawl.fps --radius 0 --duplicates --json
@@ -97,21 +94,21 @@ def pairs(given: Given) -> None:
     $ fpstore pairs crawl.fps --output pairs.csv
     $ fpstore pairs pages.lsh --radius 20 --output pairs.parquet
     """
-    if index := on_index(given):
-        index.pairs(given)
+    if index := on_index(args):
+        index.pairs(args)
         return
-    with open_store(given.store) as opened, given.bars() as bars:
-        job = pairs_job(opened, given.radius, given.duplicates, given.resources(bars))
-        with _written(given, job, PAIR_COLUMNS, opened.width) as (batches, writer):
-            found, shared = _write_pairs(batches, writer)
+    with open_store(args.store) as opened, args.bars() as bars:
+        job = pairs_job(opened, args.radius, args.duplicates, args.resources(bars))
+        with _written(args, job, PAIR_COLUMNS, opened.width) as (batches, writer):
+            distinct, shared = _write_pairs(batches, writer)
         totals = job.snapshot.totals
         same = totals.ids - totals.fingerprints
-    message = f"{counted(found, 'pair')} of fingerprints"
-    if given.duplicates:
+    message = f"{counted(distinct, 'pair')} of fingerprints"
+    if args.duplicates:
         message += f"; {counted(shared, 'fingerprint')} of several documents"
     elif same:
         message += f"; {SAME.format(counted(same, 'document'))}"
-    given.note(message)
+    args.note(message)
 
 
 @verb(
@@ -120,21 +117,20 @@ def pairs(given: Given) -> None:
     option(
         "--group",
         "connected: chains of pairs make a cluster. greedy: all documents of a cluster are within "
-        "the radius of its "
-        "representative. By default greedy for pictures and MinHash, connected for all others.",
+        "the radius of its representative. By default greedy for pictures and MinHash, connected "
+        "for all others.",
         GROUPINGS,
     ),
     option(
         "--keep",
         "The representative: the first document stored (of integer ids, the least), the one with "
-        "the smallest id, or "
-        "the one nearest to the majority of the fingerprints.",
+        "the smallest id, or the one nearest to the majority of the fingerprints.",
         REPRESENTATIVES,
         "first",
     ),
     *JOB,
 )
-def cluster(given: Given) -> None:
+def cluster(args: Arguments) -> None:
     """Find the clusters of near-duplicates.
 
     Documents are in one cluster if pairs within the radius connect them, also in chains.
@@ -143,26 +139,28 @@ def cluster(given: Given) -> None:
     cluster by cluster, the representative first. Cells are separated by tabs, and there is no
     header. With --json, writes an object per line. Clusters are numbered from 0.
 
-    Of an LSH index, by default --group is greedy, and --radius is in bits of signatures.
+    For an LSH index, by default --group is greedy, and --radius is in bits of signatures.
 
     $ fpstore cluster crawl.fps --radius 2
     $ fpstore cluster crawl.fps --output clusters.parquet --memory 4GiB --threads 2
     $ fpstore cluster crawl.fps --group greedy --keep smallest --json
     $ fpstore cluster pages.lsh --group connected
     """
-    if index := on_index(given):
-        index.cluster(given)
+    if index := on_index(args):
+        index.cluster(args)
         return
-    with open_store(given.store) as opened, given.bars() as bars:
-        job = clusters_job(opened, given.radius, given.group, given.keep, given.resources(bars))
-        with _written(given, job, CLUSTER_COLUMNS) as (found, writer):
-            write_clusters(found, writer, bars)
+    with open_store(args.store) as opened, args.bars() as bars:
+        job = clusters_job(opened, args.radius, args.group, args.keep, args.resources(bars))
+        with _written(args, job, CLUSTER_COLUMNS) as (clusters, writer):
+            write_clusters(clusters, writer, bars)
     largest = (
-        f", the largest of {counted(int(found.sizes.max()), 'document')}" if len(found) else ""
+        f", the largest of {counted(int(clusters.sizes.max()), 'document')}"
+        if len(clusters)
+        else ""
     )
-    given.note(
-        f"{counted(found.documents, 'document')}, {counted(len(found), 'cluster')}{largest}, "
-        f"{counted(found.duplicates, 'duplicate')}"
+    args.note(
+        f"{counted(clusters.documents, 'document')}, {counted(len(clusters), 'cluster')}{largest}, "
+        f"{counted(clusters.duplicates, 'duplicate')}"
     )
 
 
@@ -175,7 +173,7 @@ def cluster(given: Given) -> None:
     *options.ROW_OPTIONS,
     *JOB,
 )
-def join(given: Given) -> None:
+def join(args: Arguments) -> None:
     """Find all pairs of two stores.
 
     OTHER is another store, or a file of fingerprints as fpstore build takes them. With --text-field
@@ -186,15 +184,16 @@ def join(given: Given) -> None:
 
     $ fpstore join crawl.fps monday.fps --radius 2
     $ fpstore join crawl.fps new.tsv --output pairs.jsonl --resume
-    $ fpstore join crawl.fps hashes.csv --format csv --fingerprint-field hash --id-field url --decimal --signed
+    $ fpstore join crawl.fps hashes.csv --format csv --fingerprint-field hash --id-field url \
+        --decimal --signed
     $ fpstore join notes.fps corpus.parquet --text-field text --id-field id --radius 6
     $ fpstore join notes.fps questions.jsonl --text-field question --encoding utf-8
     """
     notices = Notices(ROWS)
     with ExitStack() as stack:
-        opened = stack.enter_context(open_store(given.store))
-        theirs: Store | Reader
-        if is_openable(Path(given.other)):
+        opened = stack.enter_context(open_store(args.store))
+        other: Store | Reader
+        if is_openable(Path(args.other)):
             of_files = (
                 "format",
                 *content.OF_FINGERPRINTS,
@@ -203,32 +202,32 @@ def join(given: Given) -> None:
                 "text_field",
                 "encoding",
             )
-            given.refuse("is for files, and OTHER is a store", *of_files)
-            theirs = stack.enter_context(open_store(given.other))
+            args.refuse("is for files, and OTHER is a store", *of_files)
+            other = stack.enter_context(open_store(args.other))
             if (
-                None not in (opened.fingerprinter, theirs.fingerprinter)
-                and opened.fingerprinter != theirs.fingerprinter
+                None not in (opened.fingerprinter, other.fingerprinter)
+                and opened.fingerprinter != other.fingerprinter
             ):
-                both = f"{given.store} and {given.other}"
-                given.note(
-                    f"{both}: their fingerprints were made in different ways, so distances may "
+                stores = f"{args.store} and {args.other}"
+                args.note(
+                    f"{stores}: their fingerprints were made in different ways, so distances may "
                     "mean nothing"
                 )
         else:
-            theirs = _other_rows(given, opened, notices)
-        bars = stack.enter_context(given.bars())
-        job = join_job(opened, theirs, given.radius, None, given.resources(bars))
-        with _written(given, job, PAIR_COLUMNS, opened.width) as (batches, writer):
-            found = sum(_write_pairs(batches, writer))
-    notices.report(given)
-    given.note(counted(found, "pair") + " of fingerprints")
+            other = _other_rows(args, opened, notices)
+        bars = stack.enter_context(args.bars())
+        job = join_job(opened, other, args.radius, None, args.resources(bars))
+        with _written(args, job, PAIR_COLUMNS, opened.width) as (batches, writer):
+            rows = sum(_write_pairs(batches, writer))
+    notices.report(args)
+    args.note(counted(rows, "pair") + " of fingerprints")
 
 
-def _other_rows(given: Given, store: Store, notices: Notices) -> Reader:
-    """Return the reader of fingerprints, or of texts, of which the store knows how to make them."""
-    content.refuse_foreign(given, FINGERPRINTS if given.text_field is None else ROWS)
-    if given.text_field is None:
-        return content.open_fingerprints(given, given.other, Width(store.width, stored=True))
-    kind, maker, columns = content.known_kind(given, store)
-    found: Reader = content.open_inputs(given, kind, given.other, maker, notices, columns)
-    return found
+def _other_rows(args: Arguments, store: Store, notices: Notices) -> Reader:
+    """Return the reader of fingerprints, or of texts that the store can hash."""
+    content.refuse_foreign(args, FINGERPRINTS if args.text_field is None else ROWS)
+    if args.text_field is None:
+        return content.open_fingerprints(args, args.other, Width(store.width, stored=True))
+    kind, maker, columns = content.known_kind(args, store)
+    reader: Reader = content.open_inputs(args, kind, args.other, maker, notices, columns)
+    return reader

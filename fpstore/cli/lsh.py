@@ -11,7 +11,7 @@ from fpstore.cli import content, options
 from fpstore.cli.content import FINGERPRINTS, ROWS, Notices
 from fpstore.cli.options import Checked, argument, option
 from fpstore.cli.output import print_json, summary
-from fpstore.cli.verb import Given, Verbs, fail, output_is, verb
+from fpstore.cli.verb import Arguments, Verbs, fail, output_is, verb
 from fpstore.hashing.fields import column_fingerprinter
 from fpstore.hashing.html import page_fingerprinter
 from fpstore.lsh import LshPlan
@@ -28,8 +28,8 @@ THRESHOLD = option(
 )
 RECALL = option(
     "--recall X",
-    "The probability that a pair at the threshold is found, between 0 and 1. Of nearer pairs more "
-    "are found.",
+    "The probability that a pair at the threshold is found, between 0 and 1. Nearer pairs are "
+    "found more often.",
     click.FloatRange(0, 1),
     0.95,
 )
@@ -71,7 +71,7 @@ def lsh() -> None:
 
 
 @verb(argument("n", "N", type=NUMBER), THRESHOLD, RECALL, CANDIDATES, *FEATURES, options.JSON)
-def plan(given: Given) -> None:
+def plan(args: Arguments) -> None:
     """Show which bands an index needs.
 
     N is the number of documents, such as 16777216, 2^24, 1e9 or 16M. Prints the fewest bands that
@@ -81,17 +81,17 @@ def plan(given: Given) -> None:
     $ fpstore lsh plan 1M --threshold 0.5
     $ fpstore lsh plan 1e9 --threshold 0.8 --recall 0.99 --candidates 100 --shingle-size 5 --json
     """
-    form = indexes.plan(
-        given.n,
-        content.features_maker(given, "minhash"),
-        given.threshold,
-        given.recall,
-        candidates=given.candidates,
+    index_plan = indexes.plan(
+        args.n,
+        content.features_maker(args, "minhash"),
+        args.threshold,
+        args.recall,
+        candidates=args.candidates,
     )
-    if given.as_json:
-        print_json({name: getattr(form, name) for name in LshPlan.__dataclass_fields__})
+    if args.as_json:
+        print_json({name: getattr(index_plan, name) for name in LshPlan.__dataclass_fields__})
     else:
-        click.echo(str(form))
+        click.echo(str(index_plan))
 
 
 @verb(
@@ -103,8 +103,7 @@ def plan(given: Given) -> None:
     option(
         "--documents N",
         "The number to plan bands for. By default the rows of Parquet or the number of files, of "
-        "others 10 "
-        "million.",
+        "others 10 million.",
         NUMBER,
     ),
     content.TEXT,
@@ -126,7 +125,7 @@ def plan(given: Given) -> None:
     *options.RESULT,
     guesses=output_is("the index to write is the first argument"),
 )
-def build(given: Given) -> None:
+def build(args: Arguments) -> None:
     """Build an index of texts.
 
     INDEX is the folder of the new index. It appears complete or not at all. With --text-field, an
@@ -138,46 +137,55 @@ def build(given: Given) -> None:
 
     $ fpstore lsh build fresh.lsh corpus.parquet --text-field text --id-field id --threshold 0.5
     $ fpstore lsh build fresh.lsh notes --text --threshold 0.5 --force
-    $ fpstore lsh build fresh.lsh notes --text --suffix .txt --threshold 0.8 --recall 0.9 --shingle chars --shingle-size 5 --force
-    $ fpstore lsh build fresh.lsh notes --text --encoding utf-8 --threshold 0.5 --weighting set --digits zero --force --json
-    $ cat pages.jsonl | fpstore lsh build fresh.lsh - --format jsonl --text-field text --threshold 0.5 --documents 1M --force -q
-    $ fpstore lsh build fresh.lsh site --text --html --candidates 100 --threshold 0.3 --documents 1000 --index-ids --force
+    $ fpstore lsh build fresh.lsh notes --text --suffix .txt --threshold 0.8 --recall 0.9 \
+        --shingle chars --shingle-size 5 --force
+    $ fpstore lsh build fresh.lsh notes --text --encoding utf-8 --threshold 0.5 --weighting set \
+        --digits zero --force --json
+    $ cat pages.jsonl | fpstore lsh build fresh.lsh - --format jsonl --text-field text \
+        --threshold 0.5 --documents 1M --force -q
+    $ fpstore lsh build fresh.lsh site --text --html --candidates 100 --threshold 0.3 \
+        --documents 1000 --index-ids --force
     """
-    kind = content.declared_kind(given)
+    kind = content.declared_kind(args)
     if kind == FINGERPRINTS:
         fail(
             "say what the inputs are: --text-field NAME names the column of texts, --text says "
             "that each file is one"
         )
-    content.refuse_foreign(given, kind)
-    content.check_inputs(kind, given.inputs, "")
-    maker: Any = content.features_maker(given, "minhash")
+    content.refuse_foreign(args, kind)
+    content.check_inputs(kind, args.inputs, "")
+    maker: Any = content.features_maker(args, "minhash")
     if kind == ROWS:
-        maker, _ = column_fingerprinter(maker, given.text_field)
-    maker, notices = page_fingerprinter(maker, given.html), Notices(kind)
-    source = content.open_inputs(given, kind, given.inputs, maker, notices)
-    documents = given.documents or source.input_rows
+        maker, _ = column_fingerprinter(maker, args.text_field)
+    maker, notices = page_fingerprinter(maker, args.html), Notices(kind)
+    source = content.open_inputs(args, kind, args.inputs, maker, notices)
+    documents = args.documents or source.input_rows
     if documents is None:
-        given.note(
+        args.note(
             f"bands are planned for {UNKNOWN_COUNT:,} documents: --documents says how many there "
             "are or will be"
         )
-    wanted = source.fingerprinter, given.threshold, given.recall
-    form = indexes.plan(documents or UNKNOWN_COUNT, *wanted, candidates=given.candidates)
+    index_plan = indexes.plan(
+        documents or UNKNOWN_COUNT,
+        source.fingerprinter,
+        args.threshold,
+        args.recall,
+        candidates=args.candidates,
+    )
     if documents is None:
-        form = sized(form, 1)  # keys for those that will be read
-    with given.bars(source) as bars:
-        made = indexes.build(
-            given.store,
+        index_plan = sized(index_plan, 1)  # keys for those that will be read
+    with args.bars(source) as bars:
+        index = indexes.build(
+            args.store,
             source,
-            plan=form,
-            index_ids=given.index_ids,
-            overwrite=given.overwrite,
+            plan=index_plan,
+            index_ids=args.index_ids,
+            overwrite=args.overwrite,
             progress=bars,
-            memory=given.memory,
-            threads=given.threads,
+            memory=args.memory,
+            threads=args.threads,
         )
-    with made:
-        stats = made.stats()
-    notices.report(given)
-    given.result(stats, given.timed(given.store, summary(stats)))
+    with index:
+        stats = index.stats()
+    notices.report(args)
+    args.result(stats, args.timed(args.store, summary(stats)))

@@ -18,7 +18,7 @@ from fpstore.base.resources import MOST_THREADS, parse_memory, parse_size
 from fpstore.base.width import WIDTHS, check_width
 from fpstore.building.target import refuse_inside_store
 from fpstore.cli.output import CLOSED, output_is_closed
-from fpstore.cli.verb import Decorator, fail, option_of, refusal
+from fpstore.cli.verb import Decorator, fail, option_name, refusal
 from fpstore.design.blocks import AUTO, CODECS, HUFFMAN, PREFER, STORAGE, check_block_bytes
 from fpstore.design.families import check_design
 from fpstore.errors import InputError, StorageError, show
@@ -67,10 +67,7 @@ class Checked(click.ParamType):  # type: ignore[type-arg]  # generic in newer re
         self._read = read
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the function's result for a text.
-
-        A default that is not a string is returned unchanged.
-        """
+        """Return the value of a text; a default that is not a string stays."""
         if not isinstance(value, str):
             return value
         try:
@@ -90,8 +87,6 @@ def _named(param: click.Parameter | None) -> str:
 
 
 def whole(least: int, most: int) -> Checked:
-    """Return the type of a whole number within a range."""
-
     def read(text: str) -> int:
         # Longer ones are out of range, and int() refuses thousands of digits.
         number = int(text) if re.fullmatch(r"[+-]?[0-9]{1,20}", text) else None
@@ -103,7 +98,7 @@ def whole(least: int, most: int) -> Checked:
 
 
 def parse_count(text: str) -> int:
-    """Return a number given as ``16777216``, ``16,777,216``, ``2^24``, ``1e9``, ``16M`` or ``16Mi``."""
+    """Return a number such as ``16777216``, ``16,777,216``, ``2^24``, ``1e9`` or ``16Mi``."""
     compact = re.sub(r"[_,\s]", "", text)
     value: float | None = None
     power = re.fullmatch(r"(\d{1,6})(?:\^|\*\*)(\d{1,3})", compact)
@@ -126,16 +121,16 @@ def parse_count(text: str) -> int:
 
 
 def _number(text: str) -> Any:
-    """Return a text as a number if it is one, for a function that refuses it otherwise."""
+    """Return a number if the text is one, else the text, for a function that refuses it."""
     with suppress(ValueError):
         return int(text) if re.fullmatch(r"[0-9]{1,20}", text) else float(text)
     return text
 
 
-def _refusing(is_right: Callable[[str], bool], wanted: str) -> Callable[[str], str]:
+def _refusing(is_right: Callable[[str], bool], requirement: str) -> Callable[[str], str]:
     def read(text: str) -> str:
         if not is_right(text):
-            raise InputError(f"must {wanted}, got {show(text)}")
+            raise InputError(f"must {requirement}, got {show(text)}")
         return text
 
     return read
@@ -163,30 +158,29 @@ def _as_path(
 
 
 def option(
-    names: str, text: str, kind: Any = None, default: Any = None, into: str = "", **more: Any
+    names: str, text: str, kind: Any = None, default: Any = None, into: str = "", **settings: Any
 ) -> Decorator:
-    """Return an option, of names and the word that stands for its value, such as ``-r --radius N``, and a help text.
+    """Return an option of the names and the placeholder of its value, as ``-r --radius N``.
 
-    Its ``kind`` is a type of click, or the words that its value may be. Without a kind and a word,
-    it is a flag. ``into`` names its parameter, by default the longest of its names.
+    ``kind`` is a type of click, or the words that the value may be. Without a kind and a
+    placeholder, the option is a flag. ``into`` names the parameter, by default the longest name.
     """
     words = names.split()
     value = words.pop() if not words[-1].startswith("-") else None
     if isinstance(kind, tuple | list):
         kind = click.Choice(kind)
     elif kind is None and value in _PATHS:
-        more["shell_complete"] = _as_path
+        settings["shell_complete"] = _as_path
     elif kind is None and value is None:
-        more.setdefault("is_flag", True)
+        settings.setdefault("is_flag", True)
     if default is not None or "/" in names:
-        more = {"default": default, "show_default": default is not None, **more}
+        settings = {"default": default, "show_default": default is not None, **settings}
     return click.option(
-        *words, *([into] if into else []), type=kind, metavar=value, help=text, **more
+        *words, *([into] if into else []), type=kind, metavar=value, help=text, **settings
     )
 
 
 def argument(name: str, metavar: str, **settings: Any) -> Decorator:
-    """Return an argument."""
     if metavar.strip("[.]") in _PATHS:
         settings["shell_complete"] = _as_path
     return click.argument(name, metavar=metavar, **settings)
@@ -195,7 +189,7 @@ def argument(name: str, metavar: str, **settings: Any) -> Decorator:
 def check_output_path(
     ctx: click.Context, parameter: click.Parameter, value: str | None
 ) -> str | None:
-    """Refuse an output that cannot be written to; a quiet search writes nothing to its output."""
+    """Refuse an output that cannot be written; a quiet search needs none."""
     if (
         value == "-"
         and output_is_closed()
@@ -208,7 +202,6 @@ def check_output_path(
 
 
 def output_option(text: str, default: str | None = "-", replaces: bool = True) -> Decorator:
-    """Return the option ``--output``, which by default is standard output."""
     if default:
         text += " By default standard output." + " An existing file is replaced." * replaces
     return option(
@@ -249,8 +242,8 @@ LIMITS = (THREADS, MEMORY)
 FORCE_OUTPUT = option("--force", "Replace the file of --output, if it exists.", into="overwrite")
 OUTPUT = output_option("Where to write: .tsv, .csv, .jsonl or .parquet.")
 THRESHOLD_GUESS = {
-    "--threshold": "--radius takes bits: MinHash().radius(0.8) in Python is the one for a Jaccard similarity "
-    "of 0.8"
+    "--threshold": "--radius takes bits: MinHash().radius(0.8) in Python is the one for a Jaccard "
+    "similarity of 0.8"
 }
 PAIR_RADIUS = option(
     "-r --radius N", "Largest distance of a pair. By default the store's radius.", RADIUS
@@ -266,8 +259,7 @@ PLANNING = (
     option(
         "--filter/--no-filter",
         "Write a filter beside each table of blocks that gains from one, or none. By default, "
-        "where filters pay for their bytes; "
-        "with --storage cold none.",
+        "where filters pay for their bytes; with --storage cold none.",
         callback=lambda ctx, parameter, value: AUTO if value is None else value,
     ),
     option(
@@ -283,8 +275,8 @@ PLANNING = (
     ),
     option(
         "--prefer",
-        "Of the designs that fit, auto takes a balance of speed and bytes, the fastest, or the "
-        "smallest.",
+        "What auto takes of the designs that fit: a balance of speed and bytes, the fastest, or "
+        "the smallest.",
         PREFER,
         PREFER[0],
     ),
@@ -341,8 +333,7 @@ ENCODING = option(
 HTML = option(
     "--html/--html-fast",
     "Texts are pages of HTML: take titles and main texts, found by the package trafilatura, or by "
-    "resiliparse: 5 times as fast, "
-    "but it leaves more of the menus in.",
+    "resiliparse: 5 times as fast, but it leaves more of the menus in.",
     callback=lambda ctx, parameter, value: (
         value is not None and ("trafilatura" if value else "resiliparse")
     ),
@@ -350,13 +341,11 @@ HTML = option(
 
 
 def check_radius_option(radius: int | None, width: int) -> None:
-    """Raise a usage error for a radius above the width."""
     if radius is not None and radius > width:
-        fail(f"{option_of('radius')}: must be a whole number from 0 to {width}, got '{radius}'")
+        fail(f"{option_name('radius')}: must be a whole number from 0 to {width}, got '{radius}'")
 
 
 def check_design_name(name: str, radius: int, width: int, option_name: str = "--design") -> None:
-    """Raise a usage error for a radius above the width, or a design that is not known or not exact for the radius."""
     check_radius_option(radius, width)
     try:
         check_design(name, radius, width)

@@ -33,12 +33,11 @@ _GAP, _LEAST_WORDS = 2, 12  # between two columns, and of a column of words, whi
 
 
 def complain(message: str) -> None:
-    """Write a message as one line to standard error."""
     click.echo(f"fpstore: {one_line(message)}", err=True)
 
 
 def print_json(value: Any) -> None:
-    """Write one JSON value to standard output, indented, in UTF-8; a lone surrogate is escaped."""
+    """Write one JSON value, indented, in UTF-8; a lone surrogate is escaped."""
     click.echo(json.dumps(value, indent=2, ensure_ascii=False).encode("utf-8", "backslashreplace"))
 
 
@@ -51,7 +50,7 @@ def _terminal_width() -> int | None:
 
 
 def say(text: str) -> None:
-    """Write lines to standard output; a terminal has each wrapped between words."""
+    """Write lines; on a terminal, each is wrapped between words."""
     if width := _terminal_width():
         options: Any = {"break_long_words": False, "break_on_hyphens": False}
         text = "\n".join(textwrap.fill(line, width, **options) for line in text.split("\n"))
@@ -59,21 +58,24 @@ def say(text: str) -> None:
 
 
 def not_compared_rows(count: int, unknown: str) -> list[tuple[str, str, str]]:
-    """Return the row of a table for documents that were not compared, if there are any."""
-    what = "removed" if unknown == "drop" else "kept"
+    """Return the rows of a table about documents that were not compared: one, or none."""
+    fate = "removed" if unknown == "drop" else "kept"
     return (
-        [("not compared", f"{count:,}", f"null or blank text, or null id; {what}")] if count else []
+        [("not compared", f"{count:,}", f"null or blank text, or null id; {fate}")] if count else []
     )
 
 
 def print_table(
-    title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], left: Sequence[int] = (0,)
+    title: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    text_columns: Sequence[int] = (0,),
 ) -> None:
     """Write a table to standard output: in bold on a terminal, as plain text elsewhere.
 
     On a terminal that is too narrow for it, each cell has a line of its own, under the first cell
     of its row. If all columns are empty strings, there is no heading line. The columns at the
-    places ``left`` hold words, the others numbers.
+    places ``text_columns`` hold words, the others numbers.
     """
     from rich.console import Console
     from rich.table import Table
@@ -85,13 +87,13 @@ def print_table(
     needed = 0
     for number, name in enumerate(columns):
         words, longest = (
-            number in left and number > 0,
+            number in text_columns and number > 0,
             max(map(len, (name, *(row[number] for row in rows)))),
         )
         needed += _GAP * (number > 0) + (min(_LEAST_WORDS, longest) if words else longest)
         table.add_column(
             Text(name),
-            justify="left" if number in left else "right",
+            justify="left" if number in text_columns else "right",
             overflow="fold",
             no_wrap=not words,
         )
@@ -131,8 +133,7 @@ def print_table(
 
 
 def print_facts(title: str, facts: Iterable[Sequence[str]]) -> None:
-    """Write a table of names and what they are."""
-    print_table(title, ("", ""), facts, left=(0, 1))
+    print_table(title, ("", ""), facts, text_columns=(0, 1))
 
 
 def summary(stats: dict[str, Any]) -> str:
@@ -141,38 +142,36 @@ def summary(stats: dict[str, Any]) -> str:
         bands = f"{stats['bands']} bands of {stats['rows']}, radius {stats['radius']}"
         size = shown_size(stats["bytes"]["total"])
         return f"{counted(stats['documents'], 'document')}, {bands}, {size}"
-    fingerprints, taken = stats["fingerprints"], stats["bytes"]["total"]
+    fingerprints, size = stats["fingerprints"], stats["bytes"]["total"]
     parts = [
         counted(fingerprints, "fingerprint"),
         counted(stats["ids"], "id")
         + (" (row numbers)" if stats["id_kind"] == "row" and stats["ids"] else ""),
         f"radius {stats['radius']}",
         f"{stats['design']['name']} ({counted(len(stats['design']['tables']), 'table')})",
-        shown_size(taken),
+        shown_size(size),
     ]
     if fingerprints >= FEWEST_FOR_BYTES:
-        parts.append(f"{taken / fingerprints:.1f} bytes per fingerprint")
+        parts.append(f"{size / fingerprints:.1f} bytes per fingerprint")
     return ", ".join(parts)
 
 
 def shown_ids(ids: Sequence[int | str], most: int) -> str:
-    """Return the first ids of a group, and how many more there are."""
-    more = len(ids) - most
-    return ", ".join(map(str, ids[:most])) + (f" and {more:,} more" if more > 0 else "")
+    """Return the first ids, and the number of the others."""
+    hidden = len(ids) - most
+    return ", ".join(map(str, ids[:most])) + (f" and {hidden:,} more" if hidden > 0 else "")
 
 
 class Bars:
-    """A context manager, called as ``bars(phase, done, total)`` from any thread.
+    """Progress bars: a context manager, called as ``bars(phase, done, total)`` from any thread.
 
-    Shows one phase at a time, and how fast it is.
-
-    It shows nothing unless it is ``wanted`` and standard error is a terminal. The ``bytes_total``
-    and ``bytes_done`` of a ``source`` give the share done while a phase has no total, and the bytes
-    that a phase reads in a second.
+    They are shown if they are ``visible`` and standard error is a terminal, one phase at a time
+    with its speed. ``bytes_total`` and ``bytes_done`` of a ``source`` give the share done while a
+    phase has no total, and the bytes that a phase reads in a second.
     """
 
-    def __init__(self, wanted: bool, source: Any = None) -> None:
-        self._shown = wanted and sys.stderr is not None and sys.stderr.isatty()
+    def __init__(self, visible: bool, source: Any = None) -> None:
+        self._shown = visible and sys.stderr is not None and sys.stderr.isatty()
         self._source = source
         self._lock = threading.Lock()
         self._progress: Progress | None = None
@@ -198,10 +197,7 @@ class Bars:
             self._progress.stop()
 
     def __call__(self, phase: str, done: int, total: int | None = None) -> None:
-        """Show how far a phase is: ``done`` of ``total`` rows.
-
-        A signal that somebody has ignored is raised again.
-        """
+        """Show ``done`` of ``total`` rows; raise a signal again that other code has swallowed."""
         raise_again()
         progress, source = self._progress, self._source
         if progress is None:
@@ -212,14 +208,14 @@ class Bars:
                     progress.remove_task(self._task)
                 self._phase, self._task = phase, progress.add_task(phase, total=None, rate="")
                 self._bytes_before = 0 if source is None else source.bytes_done
-            share, whole = done, total
+            share, share_total = done, total
             if (
                 total is None
                 and source is not None
                 and source.bytes_total is not None
                 and source.bytes_done < source.bytes_total
             ):
-                share, whole = source.bytes_done, source.bytes_total
+                share, share_total = source.bytes_done, source.bytes_total
             elapsed = progress.tasks[-1].elapsed
             rate = done / elapsed if elapsed else 0.0
             speed = f"{rate / 1e6:.1f} M/s" if rate >= 1e5 else f"{rate:,.0f}/s"
@@ -228,7 +224,10 @@ class Bars:
                     self._bytes_before = 0
                 speed += f", {shown_size((source.bytes_done - self._bytes_before) / elapsed)}/s"
             progress.update(
-                self._task, completed=share, total=whole, rate=f"{done:,} ({speed})" if done else ""
+                self._task,
+                completed=share,
+                total=share_total,
+                rate=f"{done:,} ({speed})" if done else "",
             )
 
 
@@ -247,7 +246,7 @@ def _bars() -> Progress:
 
 
 def occupy_closed_streams() -> None:
-    """Keep other files from getting the number of a closed stream, and make writes to a closed standard output fail.
+    """Keep files from the numbers of closed streams; a write to a closed output fails.
 
     Python uses None for such a stream, and silently drops what is printed to it.
     """
@@ -255,9 +254,9 @@ def occupy_closed_streams() -> None:
         try:
             os.fstat(number)
         except OSError:
-            taken = os.open(os.devnull, mode)
-            if taken != number:
-                os.close(taken)
+            descriptor = os.open(os.devnull, mode)
+            if descriptor != number:
+                os.close(descriptor)
             elif number == 1 and sys.stdout is None:
                 sys.stdout = open(  # noqa: SIM115
                     1, "w", encoding="utf-8", errors="backslashreplace", closefd=False
@@ -265,7 +264,7 @@ def occupy_closed_streams() -> None:
 
 
 def output_is_closed() -> bool:
-    """Whether standard output cannot be written to: it was closed, or opened for reading only."""
+    """Return whether standard output was closed, or opened for reading only."""
     if sys.stdout is None:
         return True
     try:

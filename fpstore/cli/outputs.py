@@ -12,7 +12,7 @@ from fpstore.base.arguments import printable
 from fpstore.base.width import WIDTHS
 from fpstore.cli.options import argument, option
 from fpstore.cli.signals import going_on
-from fpstore.cli.verb import Given, fail, output_is, usage_errors
+from fpstore.cli.verb import Arguments, fail, output_is, usage_errors
 from fpstore.io import Writer, open_writer
 from fpstore.jobs.checkpoint import Checkpoint, JobIdentity
 
@@ -30,58 +30,48 @@ SUFFIX = ".resume"
 RESUME = option(
     "--resume",
     "Keep what is done in the folder OUTPUT.resume until the job is done, and begin with what is "
-    "there: if the job ends early, "
-    "the same command goes on.",
+    "there: if the job ends early, the same command goes on.",
 )
 
 
-def resume_folder(given: Given) -> Path | None:
-    """Return the folder that keeps the work, if --resume wants it.
-
-    Otherwise print a note about a folder that is there.
-    """
-    resume = given.resume or getattr(given, "add", False)
-    if given.output == "-":
+def resume_folder(args: Arguments) -> Path | None:
+    """Return the folder of --resume; without it, note a folder that is there."""
+    resume = args.resume or getattr(args, "add", False)
+    if args.output == "-":
         if resume:
             fail("--resume needs an output file: name one with --output")
         return None
-    folder = Path(f"{given.output.rstrip('/')}{SUFFIX}")
+    folder = Path(f"{args.output.rstrip('/')}{SUFFIX}")
     with suppress(OSError):  # a name that is too long for a folder may do for a file
         if not resume and folder.is_dir():
-            given.note(
-                f"{printable(folder)} is of a job that did not end; --resume goes on with it"
-            )
+            args.note(f"{printable(folder)} is of a job that did not end; --resume goes on with it")
     return folder if resume else None
 
 
 @contextmanager
 def resuming(
-    given: Given, folder: Path | None, identity: Callable[[], JobIdentity]
+    args: Arguments, folder: Path | None, identity: Callable[[], JobIdentity]
 ) -> Iterator[Checkpoint | None]:
     """Keep the work inside the block in a folder, which is removed at the end.
 
-    Without a folder, keep nothing.
-
-    A note says at the end of the block what was found done, and the message of an interrupt says
-    how to go on.
+    Without a folder, keep nothing. The message of an interrupt says how to go on.
     """
     if folder is None:
         yield None
         return
-    named = printable(folder)
-    advice = f"; what was done is in {named}: the same command goes on with it"
+    shown = printable(folder)
+    advice = f"; what was done is in {shown}: the same command goes on with it"
     with (
         going_on(lambda: advice if folder.exists() else ""),
         Checkpoint(folder.absolute(), identity()) as checkpoint,
     ):
         if checkpoint.resumed:
-            given.note(f"{named}: what is finished in it is not done again")
+            args.note(f"{shown}: what is finished in it is not done again")
         yield checkpoint
     if checkpoint.resumed and checkpoint.reused:
-        given.note(checkpoint.summary())
+        args.note(checkpoint.summary())
 
 
 def open_list(columns: tuple[str, ...], path: str) -> Writer:
-    """Open a list beside the output."""
     with usage_errors():
         return open_writer(path, columns=columns, width=WIDTHS[-1])

@@ -20,7 +20,7 @@ from fpstore.cli.answers import (
     DOCUMENT,
     QUERY_ID,
     ROW,
-    Asked,
+    QueryBatch,
     Write,
     is_json,
     json_lines_writer,
@@ -28,7 +28,7 @@ from fpstore.cli.answers import (
 )
 from fpstore.cli.content import FINGERPRINTS, PICTURES, ROWS, TEXTS, VECTORS, Notices
 from fpstore.cli.options import argument, option
-from fpstore.cli.verb import Decorator, Given, fail, names_output, on_index, verb
+from fpstore.cli.verb import Arguments, Decorator, fail, names_output, on_index, verb
 from fpstore.errors import InputError, counted
 from fpstore.io import Chunk, open_writer
 from fpstore.io.check import parse_integer_id
@@ -76,7 +76,6 @@ IDS = argument("words", "[ID...]", nargs=-1)
 
 
 def question(radius: Decorator, most: Decorator) -> tuple[Decorator, ...]:
-    """Return the arguments and options of these verbs."""
     return (
         options.STORE,
         argument("words", "[QUERY...]", nargs=-1),
@@ -116,8 +115,8 @@ def question(radius: Decorator, most: Decorator) -> tuple[Decorator, ...]:
     guesses=LIMIT_GUESSES,
     failure=FAILED,
 )
-def probe(given: Given) -> int:
-    r"""Find all stored fingerprints within the radius.
+def probe(args: Arguments) -> int:
+    """Find all stored fingerprints within the radius.
 
     A QUERY is a fingerprint; or, if the store was built of texts, pictures or vectors, a file or
     folder of them: the store knows how to make fingerprints, and - is a text or picture on standard
@@ -149,7 +148,8 @@ def probe(given: Given) -> int:
     $ fpstore probe crawl.fps --decimal --signed --quiet -- -1
     $ fpstore probe crawl.fps --input queries.npy --output matches.parquet --threads 2 --no-progress
     $ cut -f 1 crawl.tsv | fpstore probe crawl.fps --input - --format txt
-    $ fpstore probe crawl.fps --input crawl.jsonl --fingerprint-field hash --id-field url --id-type str --json
+    $ fpstore probe crawl.fps --input crawl.jsonl --fingerprint-field hash --id-field url \
+        --id-type str --json
     $ fpstore probe crawl.fps --input new.tsv --with-queries
     $ fpstore probe crawl.fps --input new.tsv --output matches.parquet
     $ head -n 3 new.tsv | fpstore probe crawl.fps --input -
@@ -161,17 +161,17 @@ def probe(given: Given) -> int:
     $ fpstore probe pages.lsh draft.txt
     $ fpstore probe titled.lsh --input corpus.parquet --text-field text --id-field id --json
     """
-    if index := on_index(given):
-        code: int = index.probe(given)
+    if index := on_index(args):
+        code: int = index.probe(args)
         return code
-    with open_store(given.store) as opened:
-        radius = opened.radius if given.radius is None else given.radius
-        scanning = scan_notice(opened, given)
+    with open_store(args.store) as opened:
+        radius = opened.radius if args.radius is None else args.radius
+        scanning = scan_notice(opened, args)
         ask = opened.scan if scanning else opened.probe_many
         return _run(
             opened,
-            given,
-            partial(ask, radius=radius, threads=given.threads, limit=given.limit),
+            args,
+            partial(ask, radius=radius, threads=args.threads, limit=args.limit),
             scanning,
         )
 
@@ -189,8 +189,8 @@ def probe(given: Given) -> int:
     guesses=LIMIT_GUESSES,
     failure=FAILED,
 )
-def scan(given: Given) -> int:
-    r"""Find matches within any radius, without look-ups.
+def scan(args: Arguments) -> int:
+    """Find matches within any radius, without look-ups.
 
     The first table is read once for many queries. The time grows with the number of stored
     fingerprints and the number of queries. Queries, output and exit codes are as in fpstore probe.
@@ -200,9 +200,9 @@ def scan(given: Given) -> int:
     $ fpstore scan crawl.fps --input queries.npy -r 30 --limit 5
     $ fpstore scan notes.fps notes --suffix .txt -r 16
     """
-    with open_store(given.store) as opened:
-        answer = partial(opened.scan, radius=given.radius, threads=given.threads, limit=given.limit)
-        return _run(opened, given, answer, scanning=True)
+    with open_store(args.store) as opened:
+        answer = partial(opened.scan, radius=args.radius, threads=args.threads, limit=args.limit)
+        return _run(opened, args, answer, scanning=True)
 
 
 @verb(
@@ -218,11 +218,11 @@ def scan(given: Given) -> int:
     guesses=COUNT_GUESSES,
     failure=FAILED,
 )
-def nearest(given: Given) -> int:
-    r"""Find the nearest stored fingerprints.
+def nearest(args: Arguments) -> int:
+    """Find the nearest stored fingerprints.
 
-    The nearest fingerprints are found at any distance from a QUERY. Of equally distant fingerprints
-    the smallest come first. Small radii are looked up. A query that has too few matches there is
+    The nearest fingerprints are found at any distance from a QUERY. At equal distances, the
+    smallest come first. Small radii are looked up. A query that has too few matches there is
     answered by a scan. Queries, output and exit codes are as in fpstore probe.
 
     $ fpstore nearest crawl.fps 9d3a5b1c00f7e642
@@ -230,79 +230,77 @@ def nearest(given: Given) -> int:
     $ fpstore nearest notes.fps draft.txt -k 2
     $ fpstore nearest crawl.fps --input new.tsv -k 5 --json
     """
-    with open_store(given.store) as opened:
+    with open_store(args.store) as opened:
         answer = partial(
-            opened.nearest_many, count=given.count, max_radius=given.radius, threads=given.threads
+            opened.nearest_many, count=args.count, max_radius=args.radius, threads=args.threads
         )
-        return _run(opened, given, answer, scanning=True)
+        return _run(opened, args, answer, scanning=True)
 
 
-def scan_notice(store: Store, given: Given) -> bool:
-    """Whether a probe is a scan since its radius is above the store's.
-
-    If so, print which store to build instead.
-    """
-    options.check_radius_option(given.radius, store.width)
-    if given.radius is None or given.radius <= store.radius:
+def scan_notice(store: Store, args: Arguments) -> bool:
+    """Return whether a probe is a scan, as its radius is above the store's, with a note."""
+    options.check_radius_option(args.radius, store.width)
+    if args.radius is None or args.radius <= store.radius:
         return False
-    given.note(scan_advice(len(store), store.radius, given.radius, Width(store.width)))
+    args.note(scan_advice(len(store), store.radius, args.radius, Width(store.width)))
     return True
 
 
-def _run(store: Store, given: Given, answer: Callable[[Words], Matches], scanning: bool) -> int:
-    """Answer all queries and write the matches, in bounded memory; return the exit code.
+def _run(store: Store, args: Arguments, answer: Callable[[Words], Matches], scanning: bool) -> int:
+    """Answer all queries in bounded memory; return the exit code.
 
     If quiet, stop at the first match.
     """
-    if given.quiet:
-        given.refuse("does not go with --quiet, which writes nothing", "output")
-    options.check_radius_option(given.radius, store.width)
-    queries = _queries(given, store)
+    if args.quiet:
+        args.refuse("does not go with --quiet, which writes nothing", "output")
+    options.check_radius_option(args.radius, store.width)
+    queries = _queries(args, store)
     # queries, those of them with more matches than the limit, and whether any has one
-    done, cut_off, found = 0, 0, False
+    done, cut_off, has_match = 0, 0, False
     with ExitStack() as stack:
         bars = stack.enter_context(
-            given.bars(queries.chunks if hasattr(queries.chunks, "bytes_total") else None)
+            args.bars(queries.chunks if hasattr(queries.chunks, "bytes_total") else None)
         )
-        begun = iter(queries.chunks)
-        first = list(islice(begun, 1))  # it shows whether the queries have ids
+        chunks = iter(queries.chunks)
+        first = list(islice(chunks, 1))  # it shows whether the queries have ids
         with_ids = first[0].ids is not None if first else queries.kind in (TEXTS, PICTURES, VECTORS)
-        writer = (
-            nullcontext() if given.quiet else _writer(given, queries.kind, with_ids, store.width)
-        )
+        writer = nullcontext() if args.quiet else _writer(args, queries.kind, with_ids, store.width)
         write = stack.enter_context(writer)
         for matches in _answered(
-            chain(first, begun), SCANNED_AT_ONCE if scanning else CHUNK_QUERIES, answer, write
+            chain(first, chunks), SCANNED_AT_ONCE if scanning else CHUNK_QUERIES, answer, write
         ):
-            done, cut_off, found = (
+            done, cut_off, has_match = (
                 done + len(matches),
                 cut_off + int(matches.more.sum()),
-                found or len(matches.rows) > 0,
+                has_match or len(matches.rows) > 0,
             )
-            if found and given.quiet:
+            if has_match and args.quiet:
                 return MATCHED
             bars("scanning" if scanning else "probing", done, queries.total)
-    queries.notices.report(given)
+    queries.notices.report(args)
     if cut_off:
-        few = f"{cut_off:,} {'query has' if cut_off == 1 else 'queries have'}"
-        given.note(f"{few} more matches than --limit {given.limit}: only the nearest are written")
-    return MATCHED if found else UNMATCHED
+        count = f"{cut_off:,} {'query has' if cut_off == 1 else 'queries have'}"
+        args.note(f"{count} more matches than --limit {args.limit}: only the nearest are written")
+    return MATCHED if has_match else UNMATCHED
 
 
 def _answered(
-    chunks: Iterable[Chunk | Asked],
+    chunks: Iterable[Chunk | QueryBatch],
     most: int,
     answer: Callable[[Words], Matches],
     write: Write | None,
 ) -> Iterator[Matches]:
-    """Answer and write, more queries at once while they have few matches, and fewer while they have many; yield the matches."""
+    """Answer and write batches of queries; yield the matches.
+
+    Batches grow while queries have few matches, and shrink while they have many.
+    """
     at_once = FIRST_QUERIES
     for chunk in chunks:
-        start, asked = 0, Asked(*chunk)
+        start, queries = 0, QueryBatch.of(chunk)
         while start < len(chunk.fingerprints):
-            some = asked.slice(start, start + at_once)
-            matches = answer(some.fingerprints)
-            rows = len(matches.rows) if write is None else write(some, matches)
+            batch = queries.slice(start, start + at_once)
+            matches = answer(batch.fingerprints)
+            rows = len(matches.rows) if write is None else write(batch, matches)
             yield matches
             start += at_once
             if rows > MOST_ROWS:
@@ -312,19 +310,19 @@ def _answered(
 
 
 def _writer(
-    given: Given, kind: str, with_ids: bool, width: int
+    args: Arguments, kind: str, with_ids: bool, width: int
 ) -> AbstractContextManager[Write | None]:
-    form = "jsonl" if is_json(given.output, given.as_json) else check_format(given.output, None)
-    row = [ROW] if given.input or given.with_queries else []
-    named = DOCUMENT if kind in (TEXTS, PICTURES) else QUERY_ID
-    if form == "jsonl":
-        limited = getattr(given, "limit", None) is not None
-        return json_lines_writer(given.output, width, [*row, named], limited)
-    columns = [*row, *([named] if with_ids else [])]
+    format_name = "jsonl" if is_json(args.output, args.as_json) else check_format(args.output, None)
+    row = [ROW] if args.input or args.with_queries else []
+    name_column = DOCUMENT if kind in (TEXTS, PICTURES) else QUERY_ID
+    if format_name == "jsonl":
+        limited = getattr(args, "limit", None) is not None
+        return json_lines_writer(args.output, width, [*row, name_column], limited)
+    columns = [*row, *([name_column] if with_ids else [])]
     return rows_writer(
-        given.output,
+        args.output,
         width,
-        columns if given.with_queries or form == "parquet" else [],
+        columns if args.with_queries or format_name == "parquet" else [],
     )
 
 
@@ -332,7 +330,7 @@ def _writer(
 
 
 class _Queries(NamedTuple):
-    """Queries in chunks, their content, and their number if it is known."""
+    """Queries in chunks, their kind, and their number if it is known."""
 
     kind: str
     chunks: Any
@@ -340,52 +338,52 @@ class _Queries(NamedTuple):
     total: int | None = None
 
 
-def _queries(given: Given, store: Store) -> _Queries:
-    if not given.words and not given.input:
+def _queries(args: Arguments, store: Store) -> _Queries:
+    if not args.words and not args.input:
         fail("give fingerprints, files or --input FILE")
-    words = _fingerprints_of_words(given, store)
+    words = _fingerprints_of_words(args, store)
     kind, maker, columns = FINGERPRINTS, Width(store.width, stored=True), None
-    fields = not content.has_fingerprints(given, store) and store.fingerprinter["name"] == "fields"  # type: ignore[index]
+    fields = not content.has_fingerprints(args, store) and store.fingerprinter["name"] == "fields"  # type: ignore[index]
     if words is None:
-        kind, maker, columns = content.known_kind(given, store)
+        kind, maker, columns = content.known_kind(args, store)
         if kind == ROWS:
             fail("the texts of rows are in files that --input names, with --text-field")
-        given.refuse(f"does not go with {kind}", "input")
-    elif given.text_field is not None or (fields and given.input and not len(words)):
-        if len(words) or not given.input:
+        args.refuse(f"does not go with {kind}", "input")
+    elif args.text_field is not None or (fields and args.input and not len(words)):
+        if len(words) or not args.input:
             fail(
                 "--text-field names a column of --input, and does not go with fingerprints as "
                 "arguments"
             )
-        kind, maker, columns = content.known_kind(given, store)
-    content.refuse_foreign(given, kind)
-    notices = Notices(kind, given.left_out)
+        kind, maker, columns = content.known_kind(args, store)
+    content.refuse_foreign(args, kind)
+    notices = Notices(kind, args.left_out)
     if words is None:
-        return _Queries(kind, content.open_files(given, kind, given.words, maker, notices), notices)
+        return _Queries(kind, content.open_files(args, kind, args.words, maker, notices), notices)
     if kind == ROWS:
         reader = content.open_inputs(
-            given, kind, given.input, maker, notices, columns, chunk_rows=content.CHUNK_ROWS
+            args, kind, args.input, maker, notices, columns, chunk_rows=content.CHUNK_ROWS
         )
         placed = (
-            Asked(chunk[0], None if reader.row_numbers else chunk[1], places)
+            QueryBatch(chunk[0], None if reader.row_numbers else chunk[1], places)
             for chunk, places, *_ in reader.placed()
         )
         return _Queries(kind, placed, notices)
-    if len(words) or not given.input:
-        given.refuse(
+    if len(words) or not args.input:
+        args.refuse(
             "is for --input, and does not go with fingerprints as arguments, which have no ids",
             "id_field",
             "id_type",
         )
-    if not given.input:
+    if not args.input:
         return _Queries(kind, [Chunk(words, None)], notices, len(words))
-    more = {"chunk_rows": CHUNK_QUERIES, "unbuffered": True}
-    reader = content.open_inputs(given, kind, given.input, maker, notices, **more)
+    reading = {"chunk_rows": CHUNK_QUERIES, "unbuffered": True}
+    reader = content.open_inputs(args, kind, args.input, maker, notices, **reading)
     if (
         None not in (reader.fingerprinter, store.fingerprinter)
         and reader.fingerprinter != store.fingerprinter
     ):
-        given.note(
+        args.note(
             "the queries and the store have fingerprints that were made in different ways, so "
             "distances may mean nothing"
         )
@@ -398,27 +396,24 @@ def _queries(given: Given, store: Store) -> _Queries:
     )
 
 
-def _fingerprints_of_words(given: Given, store: Store) -> Any:
-    """Return the fingerprints of the command line.
-
-    None if its words are files, which they may be.
-    """
-    or_files, expected = not content.has_fingerprints(given, store), _digits(given, store.width)
-    if or_files and given.words and not any(_is_read(word, expected) for word in given.words):
+def _fingerprints_of_words(args: Arguments, store: Store) -> Any:
+    """Return the fingerprints of the command line; None if the words are files."""
+    or_files, expected = not content.has_fingerprints(args, store), _digits(args, store.width)
+    if or_files and args.words and not any(_is_read(word, expected) for word in args.words):
         missing = next(
-            (word for word in given.words if word != "-" and not Path(word).exists()), None
+            (word for word in args.words if word != "-" and not Path(word).exists()), None
         )
         if missing is None:
             return None
         parse_words(
             [missing],
-            given,
+            args,
             store.width,
             ", and there is no such file; for a text, - is standard input",
         )
     return parse_words(
-        given.words,
-        given,
+        args.words,
+        args,
         store.width,
         " (a file? give fingerprints or files, not both)" if or_files else "",
     )
@@ -431,17 +426,14 @@ def _is_read(word: str, expected: Digits) -> bool:
     return False
 
 
-def _digits(given: Given, bits: int) -> Digits:
+def _digits(args: Arguments, bits: int) -> Digits:
     width = Width(bits, stored=True)
-    return Digits(width, given.decimal, check_signed(getattr(given, "signed", False), width))
+    return Digits(width, args.decimal, check_signed(getattr(args, "signed", False), width))
 
 
-def parse_words(words: Sequence[str], given: Given, bits: int, hint: str = "") -> Any:
-    """Read fingerprints of a store's width from the command line.
-
-    Anything else is a usage error.
-    """
-    expected, width, read = _digits(given, bits), Width(bits, stored=True), []
+def parse_words(words: Sequence[str], args: Arguments, bits: int, hint: str = "") -> Any:
+    """Return fingerprints of a width; any other word is a usage error."""
+    expected, width, read = _digits(args, bits), Width(bits, stored=True), []
     for word in words:
         try:
             read.append(read_digits(word, expected))
@@ -455,7 +447,7 @@ def _hint(word: str) -> str:
         if word and Path(word).exists():
             return (
                 "; --input is for files of fingerprints; texts, pictures and vectors need a store "
-                "that was built of such"
+                "built of them"
             )
     except (OSError, ValueError):
         return ""
@@ -467,12 +459,12 @@ def _hint(word: str) -> str:
 # Ids
 
 
-def given_ids(of_strings: bool, words: Sequence[str], inputs: Sequence[str] = ()) -> Any:
-    """Return the ids given as arguments and as lines of files, as a list of strings or integers.
+def read_ids(of_strings: bool, words: Sequence[str], inputs: Sequence[str] = ()) -> Any:
+    """Return ids of arguments and of lines of files, as a list of strings or integers.
 
     A line ends with a line feed: an id may contain other line breaks of Unicode.
     """
-    found: list[Any] = [
+    ids: list[Any] = [
         word if of_strings else parse_integer_id(word.strip(), plain=False) for word in words
     ]
     for path in inputs:
@@ -487,50 +479,51 @@ def given_ids(of_strings: bool, words: Sequence[str], inputs: Sequence[str] = ()
             ) from error
         lines = [line.removesuffix("\r") for line in text.split("\n")]
         if of_strings:
-            found += filter(None, lines)
+            ids += filter(None, lines)
             continue
         for number, line in enumerate(lines, 1):
             with located(file.name, number):
-                found += [parse_integer_id(line.strip(), plain=False)] if line else []
-    return found
+                ids += [parse_integer_id(line.strip(), plain=False)] if line else []
+    return ids
 
 
 @verb(options.STORE, IDS, IDS_INPUT, options.OUTPUT, options.JSON, *options.TALK)
-def ids(given: Given) -> None:
+def ids(args: Arguments) -> None:
     """Find the fingerprints of ids.
 
     Writes a line `fingerprint id` for each fingerprint of each ID, in the order of the ids,
     separated by tabs; with --json, an object per line. To find integer ids, the id map is read once
     per call, so give many at a time, unless the store was built with --index-ids. Ids that are not
     stored have no line; a note on standard error counts them, and the exit code is 0. With --input,
-    each line is an id, unchanged; an id that contains a line feed must be given as an argument.
+    each line is an id, unchanged; an id that contains a line feed must be an argument.
 
     $ fpstore ids crawl.fps far small
     $ fpstore ids crawl.fps --input gone.txt --output gone.parquet
     $ find notes -type f | fpstore ids notes.fps --input - --quiet
     """
-    if not given.words and not given.inputs:
+    if not args.words and not args.inputs:
         fail("give ids, or --input FILE")
-    form = "jsonl" if is_json(given.output, given.as_json) else check_format(given.output, None)
-    with open_store(given.store) as opened:
+    format_name = "jsonl" if is_json(args.output, args.as_json) else check_format(args.output, None)
+    with open_store(args.store) as opened:
         width = opened.width
         of_strings = opened.snapshot().totals.id_kind == "string"
-        wanted = given_ids(of_strings, given.words, given.inputs)
-        lims, fingerprints = opened.fingerprints_of(wanted)
+        wanted_ids = read_ids(of_strings, args.words, args.inputs)
+        lims, fingerprints = opened.fingerprints_of(wanted_ids)
     sizes = np.diff(lims)
-    found: Any = [
-        one for one, size in zip(wanted, sizes.tolist(), strict=True) for _ in range(size)
+    rows: Any = [
+        wanted_id
+        for wanted_id, size in zip(wanted_ids, sizes.tolist(), strict=True)
+        for _ in range(size)
     ]
     with open_writer(
-        given.output, format=form, columns=["fingerprint", "id"], width=width
+        args.output, format=format_name, columns=["fingerprint", "id"], width=width
     ) as writer:
-        writer.write({"fingerprint": fingerprints, "id": found})
-    note_missing(given, int(np.count_nonzero(sizes == 0)), "id")
+        writer.write({"fingerprint": fingerprints, "id": rows})
+    note_missing(args, int(np.count_nonzero(sizes == 0)), "id")
 
 
-def note_missing(given: Given, count: int, noun: str) -> None:
-    """Note how many ids, fingerprints or pairs of the command line are not stored, if there are any."""
+def note_missing(args: Arguments, count: int, noun: str) -> None:
     if count:
-        given.note(
-            f"{given.store}: {counted(count, noun)} {'is' if count == 1 else 'are'} not stored"
+        args.note(
+            f"{args.store}: {counted(count, noun)} {'is' if count == 1 else 'are'} not stored"
         )

@@ -1,4 +1,4 @@
-"""Signals that end a program, turned into an exception, so that unfinished work is cleaned up on the way out."""
+"""Signals that end a program, as exceptions: unfinished work is cleaned up on the way out."""
 
 from __future__ import annotations
 

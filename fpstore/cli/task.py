@@ -13,7 +13,7 @@ from fpstore.base.arguments import printable
 from fpstore.cli import options
 from fpstore.cli.options import argument, option, whole
 from fpstore.cli.output import print_json, print_table
-from fpstore.cli.verb import Given, Verbs, fail, usage_errors, verb
+from fpstore.cli.verb import Arguments, Verbs, fail, usage_errors, verb
 from fpstore.errors import counted
 
 if TYPE_CHECKING:
@@ -36,16 +36,13 @@ PLANNING = (
     option(
         "--plan FOLDER",
         "Only write a plan to a new folder, or to an object store such as s3://bucket/plan: "
-        "fpstore task runs "
-        "it, one task here and another on some other machine. The output is the same. INPUT and "
-        "OUTPUT may be in an object "
-        "store, too.",
+        "fpstore task runs it, one task here and another on some other machine. The output is the "
+        "same. INPUT and OUTPUT may be in an object store, too.",
     ),
     option(
         "--processes N",
-        "Work in so many processes instead of threads, through a plan in the folder OUTPUT.plan. "
-        "If the job "
-        "ends early, the same command goes on.",
+        "Work in N processes instead of threads, through a plan in the folder OUTPUT.plan. If the "
+        "job ends early, the same command goes on.",
         whole(1, MOST_PROCESSES),
     ),
 )
@@ -81,11 +78,11 @@ def task() -> None:
     """
 
 
-def _opened(given: Given) -> Plan:
+def _opened(args: Arguments) -> Plan:
     # with what processes need: fpstore dedup knows the options without it
     from fpstore.plans import open_plan
 
-    return open_plan(given.plan)
+    return open_plan(args.plan)
 
 
 @verb(
@@ -97,13 +94,13 @@ def _opened(given: Given) -> Plan:
     ),
     option(
         "--processes N",
-        "Run all tasks that are left, in so many processes, stage by stage.",
+        "Run all remaining tasks in N processes, stage by stage.",
         whole(1, MOST_PROCESSES),
     ),
     *options.LIMITS,
     *options.RESULT,
 )
-def run(given: Given) -> None:
+def run(args: Arguments) -> None:
     """Run a task of a plan, or all that are left.
 
     A task reads what it needs, writes to a temporary file, and publishes its result at the end,
@@ -113,35 +110,34 @@ def run(given: Given) -> None:
     $ fpstore task run shards.plan --index 0 --threads 1
     $ fpstore task run shards.plan --processes 2 --memory 1GiB --json
     """
-    plan = _opened(given)
-    if (given.index is None) == (given.processes is None):
+    plan = _opened(args)
+    if (args.index is None) == (args.processes is None):
         fail("give --index for one task, or --processes for all that are left")
-    if given.index is not None:
-        with given.bars() as bars:
-            done = plan.run(given.index, threads=given.threads, memory=given.memory, progress=bars)
+    if args.index is not None:
+        with args.bars() as bars:
+            done = plan.run(args.index, threads=args.threads, memory=args.memory, progress=bars)
         ended = "done" if done else "was done before"
-        given.result(
-            {"index": given.index, "was_done": not done},
-            given.timed(given.plan, f"task {given.index} {ended}"),
+        args.result(
+            {"index": args.index, "was_done": not done},
+            args.timed(args.plan, f"task {args.index} {ended}"),
         )
         return
-    given.refuse("is for --index: each of --processes has one thread", "threads")
-    run_all(given, plan, given.processes)
+    args.refuse("is for --index: each of --processes has one thread", "threads")
+    run_all(args, plan, args.processes)
     tasks = counted(len(plan), "task")
-    given.result(
+    args.result(
         {"tasks": len(plan)},
-        given.timed(given.plan, f"{tasks} done; fpstore task finish ends the job"),
+        args.timed(args.plan, f"{tasks} done; fpstore task finish ends the job"),
     )
 
 
-def run_all(given: Given, plan: Plan, processes: int) -> None:
-    """Run all tasks that are left."""
-    with given.bars() as bars:
-        plan.run_all(processes, memory=given.memory, progress=bars)
+def run_all(args: Arguments, plan: Plan, processes: int) -> None:
+    with args.bars() as bars:
+        plan.run_all(processes, memory=args.memory, progress=bars)
 
 
 @verb(PLAN, options.JSON)
-def status(given: Given) -> None:
+def status(args: Arguments) -> None:
     """Show the stages of a plan, how many tasks are done, and how fast.
 
     The indexes are those of fpstore task run --index. A stage that is done in part has the first
@@ -153,8 +149,8 @@ def status(given: Given) -> None:
     $ fpstore task status shards.plan
     $ fpstore task status shards.plan --json
     """
-    stages = _opened(given).status()
-    if given.as_json:
+    stages = _opened(args).status()
+    if args.as_json:
         print_json([{**stage._asdict(), "seconds_left": stage.seconds_left} for stage in stages])
         return
     columns = {
@@ -172,7 +168,10 @@ def status(given: Given) -> None:
         place for place, name in enumerate(shown) if name in ("stage", "indexes", "indexes left")
     ]
     print_table(
-        printable(given.plan), list(shown), list(zip(*shown.values(), strict=True)), left=words
+        printable(args.plan),
+        list(shown),
+        list(zip(*shown.values(), strict=True)),
+        text_columns=words,
     )
     latest = max((stage.latest for stage in stages if stage.latest is not None), default=None)
     if latest is not None and any(map(_is_in_part, stages)):
@@ -187,17 +186,22 @@ def _is_in_part(stage: StageStatus) -> bool:
 
 
 def _first_left(stage: StageStatus) -> str:
-    """Return the first indexes of tasks that are left, of a stage that is done in part."""
-    more = f" and {len(stage.left) - SHOWN:,} more" if len(stage.left) > SHOWN else ""
-    return ", ".join(map(str, stage.left[:SHOWN])) + more if _is_in_part(stage) else ""
+    """Return the first open tasks of a stage that is done in part."""
+    hidden = f" and {len(stage.left) - SHOWN:,} more" if len(stage.left) > SHOWN else ""
+    return ", ".join(map(str, stage.left[:SHOWN])) + hidden if _is_in_part(stage) else ""
 
 
 def _rate(stage: StageStatus) -> str:
-    """Return the rate of a stage that is done in part, in a unit of time in which one task or more is done."""
+    """Return the rate of a stage that is done in part, in a unit with a rate of 1 or more."""
     if stage.rate is None or not _is_in_part(stage):
         return ""
     seconds, unit = next(
-        ((each, name) for each, name in UNITS if stage.rate * each >= 1), UNITS[-1]
+        (
+            (seconds_of_unit, name)
+            for seconds_of_unit, name in UNITS
+            if stage.rate * seconds_of_unit >= 1
+        ),
+        UNITS[-1],
     )
     return f"{stage.rate * seconds:.1f}/{unit}"
 
@@ -224,7 +228,7 @@ def _indexes(first: int, count: int) -> str:
 
 
 @verb(PLAN, *options.RESULT)
-def finish(given: Given) -> None:
+def finish(args: Arguments) -> None:
     """End the job of a plan, when all tasks are done.
 
     Writes what appears last, such as the manifest of an output folder and the list of removed rows,
@@ -233,9 +237,9 @@ def finish(given: Given) -> None:
 
     $ fpstore task finish shards.plan --json
     """
-    with given.bars() as bars:
-        summary = _opened(given).finish(progress=bars)
-    show_summary(given, summary)
+    with args.bars() as bars:
+        summary = _opened(args).finish(progress=bars)
+    show_summary(args, summary)
 
 
 @verb(
@@ -246,7 +250,7 @@ def finish(given: Given) -> None:
     ),
     *options.RESULT,
 )
-def remove(given: Given) -> None:
+def remove(args: Arguments) -> None:
     """Remove a plan, with the results of its tasks.
 
     The output stays. So do files of others in the folder of the plan. A folder without a plan is
@@ -256,27 +260,26 @@ def remove(given: Given) -> None:
     """
     from fpstore.plans import remove_plan
 
-    others = remove_plan(given.plan, force=given.force)
-    if others:
-        given.note(
-            f"{given.plan}: {counted(len(others), 'file')} of others "
-            f"stay{'s' if len(others) == 1 else ''}: {others[0]}"
+    foreign = remove_plan(args.plan, force=args.force)
+    if foreign:
+        args.note(
+            f"{args.plan}: {counted(len(foreign), 'file')} of others "
+            f"stay{'s' if len(foreign) == 1 else ''}: {foreign[0]}"
         )
-    given.result({"removed": given.plan, "others": others}, given.timed(given.plan, "removed"))
+    args.result({"removed": args.plan, "others": foreign}, args.timed(args.plan, "removed"))
 
 
-def show_summary(given: Given, summary: dict[str, Any]) -> None:
-    """Print what a job has found."""
-    given.result(summary)
-    if not (given.as_json or given.quiet):
+def show_summary(args: Arguments, summary: dict[str, Any]) -> None:
+    args.result(summary)
+    if not (args.as_json or args.quiet):
         rows = [(name.replace("_", " "), f"{count:,}") for name, count in summary.items()]
         print_table("Done", ("", ""), rows)
 
 
-def spec_of(kind: type[Kind], given: Given, **values: Any) -> Kind:
-    """Return a spec of these values; other fields are the options of the command line."""
+def read_spec(kind: type[Kind], args: Arguments, **values: Any) -> Kind:
+    """Return a spec of these values and of the options of the command line."""
     for field in fields(kind):
-        value = getattr(given, OPTIONS.get(field.name, field.name), None)
+        value = getattr(args, OPTIONS.get(field.name, field.name), None)
         if value is not None:
             values.setdefault(field.name, value)
     with usage_errors():
@@ -284,17 +287,15 @@ def spec_of(kind: type[Kind], given: Given, **values: Any) -> Kind:
     return spec
 
 
-def make_plan(given: Given, spec: Spec, **sizes: Any) -> None:
-    """Write the plan that a verb names, and print what it has."""
+def make_plan(args: Arguments, spec: Spec, **sizes: Any) -> None:
     with usage_errors():
-        plan = planned(spec, given.plan, **sizes)
-    show_plan(given, plan)
+        plan = planned(spec, args.plan, **sizes)
+    show_plan(args, plan)
 
 
-def show_plan(given: Given, plan: Plan) -> None:
-    """Print what a plan has, and how it is run."""
+def show_plan(args: Arguments, plan: Plan) -> None:
     stages = plan.status()
-    done, path = sum(stage.done for stage in stages), printable(given.plan)
+    done, path = sum(stage.done for stage in stages), printable(args.plan)
     line = (
         f"{counted(len(plan), 'task')} in {counted(len(stages), 'stage')} "
         f"planned{f', {done:,} of them done' if done else ''}"
@@ -307,23 +308,21 @@ def show_plan(given: Given, plan: Plan) -> None:
         "digest": plan.digest,
         "stages": [stage._asdict() for stage in stages],
     }
-    given.result(record, f"{given.timed(given.plan, line)}\nfpstore task {then}")
+    args.result(record, f"{args.timed(args.plan, line)}\nfpstore task {then}")
 
 
-def plan_or_run(given: Given, spec: Spec, **sizes: Any) -> None:
-    """Do what --plan or --processes asks for."""
-    if given.plan is not None:
-        given.refuse("is for work, and --plan only writes a plan", "processes", "threads", "memory")
-        show_plan(given, planned(spec, given.plan, **sizes))
+def plan_or_run(args: Arguments, spec: Spec, **sizes: Any) -> None:
+    if args.plan is not None:
+        args.refuse("is for work, and --plan only writes a plan", "processes", "threads", "memory")
+        show_plan(args, planned(spec, args.plan, **sizes))
         return
-    given.refuse("is for the work without --processes: each process has one thread", "threads")
+    args.refuse("is for the work without --processes: each process has one thread", "threads")
     plan = planned(spec, None, **sizes)
-    run_all(given, plan, given.processes)
-    show_summary(given, plan.finish(remove=True))
+    run_all(args, plan, args.processes)
+    show_summary(args, plan.finish(remove=True))
 
 
 def planned(spec: Spec, folder: str | None, **sizes: Any) -> Plan:
-    """Return a new plan, or the one that is there."""
     from fpstore.plans import Plan
 
     return Plan.of(spec, folder, **sizes)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from fpstore.cli import content, options
 from fpstore.cli.lsh import CANDIDATES, FEATURES, INDEX, NUMBER, RECALL, THRESHOLD
 from fpstore.cli.options import argument, option
-from fpstore.cli.task import PART_BYTES, PLAN, make_plan, spec_of
-from fpstore.cli.verb import Given, fail, usage_errors, verb
+from fpstore.cli.task import PART_BYTES, PLAN, make_plan, read_spec
+from fpstore.cli.verb import Arguments, fail, usage_errors, verb
 
 
 @verb(
@@ -32,7 +32,7 @@ from fpstore.cli.verb import Given, fail, usage_errors, verb
     PART_BYTES,
     *options.RESULT,
 )
-def lsh(given: Given) -> None:
+def lsh(args: Arguments) -> None:
     """Plan the build of an LSH index of texts.
 
     PLAN is a new folder for the plan. INDEX is the folder of the index, on a disk that all machines
@@ -41,14 +41,16 @@ def lsh(given: Given) -> None:
     one makes the index.
 
     $ fpstore task lsh l.plan l pages.jsonl --text-field text --threshold 0.5
-    $ fpstore task lsh few.plan few.lsh corpus.parquet --text-field text --id-field id --threshold 0.8 --documents 1M --index-ids
-    $ fpstore task lsh parts.plan parts.lsh corpus.parquet --format parquet --text-field text --threshold 0.8
+    $ fpstore task lsh few.plan few.lsh corpus.parquet --text-field text --id-field id \
+        --threshold 0.8 --documents 1M --index-ids
+    $ fpstore task lsh parts.plan parts.lsh corpus.parquet --format parquet --text-field text \
+        --threshold 0.8
     """
     from fpstore.plans import LshSpec
 
-    if given.text_field is None:
+    if args.text_field is None:
         fail("name the column of texts with --text-field")
     with usage_errors():
-        hasher = content.features_maker(given, "minhash")
-    spec = spec_of(LshSpec, given, output=given.store, hasher=hasher)
-    make_plan(given, spec, part_bytes=given.part_bytes)
+        hasher = content.features_maker(args, "minhash")
+    spec = read_spec(LshSpec, args, output=args.store, hasher=hasher)
+    make_plan(args, spec, part_bytes=args.part_bytes)

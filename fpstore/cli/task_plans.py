@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fpstore.cli import content, options
 from fpstore.cli.options import argument, option
-from fpstore.cli.task import PART_BYTES, PLAN, make_plan, spec_of
-from fpstore.cli.verb import Given, fail, verb
+from fpstore.cli.task import PART_BYTES, PLAN, make_plan, read_spec
+from fpstore.cli.verb import Arguments, fail, verb
 from fpstore.design.blocks import PREFER, STORAGE
 
 FORM = option(
@@ -59,8 +59,7 @@ SLICE_ROWS = option(
     option(
         "--by",
         "rows: a shard has successive rows. prefix: a shard has all fingerprints with the same "
-        "leading bits, which makes "
-        "the store smaller, and takes a shuffle.",
+        "leading bits, which makes the store smaller, and takes a shuffle.",
         ("rows", "prefix"),
         "rows",
     ),
@@ -72,7 +71,7 @@ SLICE_ROWS = option(
     PART_BYTES,
     *options.RESULT,
 )
-def build(given: Given) -> None:
+def build(args: Arguments) -> None:
     """Plan the build of a sharded store.
 
     PLAN is a new folder for the plan. STORE is the folder of the store, on a disk that all machines
@@ -82,30 +81,34 @@ def build(given: Given) -> None:
     cut into parts.
 
     $ fpstore task build crawl.plan crawl a.npy b.npy --by prefix --shard-rows 5
-    $ fpstore task build pages.plan pages corpus.parquet --text-field text --id-field id --format parquet --json
-    $ fpstore task build signed.plan signed hashes.csv --fingerprint-field hash --decimal --signed --id-field url --radius 2
-    $ fpstore task build small.plan small a.npy --design manku-10 --storage cold --prefer space --index-ids --width 64
-    $ fpstore task build sites.plan sites pages.jsonl --text-field text --html --encoding utf-8 --id-type str --method minhash
+    $ fpstore task build pages.plan pages corpus.parquet --text-field text --id-field id \
+        --format parquet --json
+    $ fpstore task build signed.plan signed hashes.csv --fingerprint-field hash --decimal \
+        --signed --id-field url --radius 2
+    $ fpstore task build small.plan small a.npy --design manku-10 --storage cold --prefer space \
+        --index-ids --width 64
+    $ fpstore task build sites.plan sites pages.jsonl --text-field text --html --encoding utf-8 \
+        --id-type str --method minhash
     """
     from fpstore.plans import BuildSpec
 
-    if given.text_field is None:
-        given.refuse(
+    if args.text_field is None:
+        args.refuse(
             "is for texts: name their column with --text-field",
             *content.TEXT_MAKING,
             "html",
             "encoding",
         )
-    maker = None if given.text_field is None else content.text_maker(given)
-    spec = spec_of(
+    maker = None if args.text_field is None else content.text_maker(args)
+    spec = read_spec(
         BuildSpec,
-        given,
-        output=given.store,
+        args,
+        output=args.store,
         method=None,
-        width=content.own_width(given) if maker is None else None,
+        width=content.own_width(args) if maker is None else None,
         fingerprinter=maker,
     )
-    make_plan(given, spec, part_bytes=given.part_bytes)
+    make_plan(args, spec, part_bytes=args.part_bytes)
 
 
 @verb(
@@ -136,7 +139,7 @@ def build(given: Given) -> None:
     PART_BYTES,
     *options.RESULT,
 )
-def probe(given: Given) -> None:
+def probe(args: Arguments) -> None:
     """Plan a batch of probes.
 
     PLAN is a new folder for the plan. STORE is a store, most often a sharded one, on a disk that
@@ -146,17 +149,18 @@ def probe(given: Given) -> None:
 
     $ fpstore task probe found.plan crawl.fps queries.npy some --limit 10 -r 2
     $ fpstore task probe f.plan notes.fps corpus.parquet matches --text-field text
-    $ fpstore task probe near.plan notes.fps corpus.parquet near --text-field text --id-field id --format csv --part-bytes 64MB
+    $ fpstore task probe near.plan notes.fps corpus.parquet near --text-field text \
+        --id-field id --format csv --part-bytes 64MB
     """
     from fpstore.plans import ProbeSpec
 
-    if not given.inputs:
+    if not args.inputs:
         fail("give QUERIES, and OUTPUT behind them")
-    make_plan(given, spec_of(ProbeSpec, given), part_bytes=given.part_bytes)
+    make_plan(args, read_spec(ProbeSpec, args), part_bytes=args.part_bytes)
 
 
 @verb(PLAN, options.STORE, OUTPUT, options.PAIR_RADIUS, FORM, SLICE_ROWS, *options.RESULT)
-def pairs(given: Given) -> None:
+def pairs(args: Arguments) -> None:
     """Plan the search for all pairs of a store.
 
     PLAN is a new folder for the plan. STORE is a store, most often a sharded one, on a disk that
@@ -168,7 +172,7 @@ def pairs(given: Given) -> None:
     """
     from fpstore.plans import PairsSpec
 
-    make_plan(given, spec_of(PairsSpec, given), slice_rows=given.slice_rows)
+    make_plan(args, read_spec(PairsSpec, args), slice_rows=args.slice_rows)
 
 
 @verb(
@@ -181,7 +185,7 @@ def pairs(given: Given) -> None:
     SLICE_ROWS,
     *options.RESULT,
 )
-def join(given: Given) -> None:
+def join(args: Arguments) -> None:
     """Plan the search for all pairs of two stores.
 
     PLAN is a new folder for the plan. STORE and OTHER are stores, each sharded or not, on a disk
@@ -193,4 +197,4 @@ def join(given: Given) -> None:
     """
     from fpstore.plans import PairsSpec
 
-    make_plan(given, spec_of(PairsSpec, given), slice_rows=given.slice_rows)
+    make_plan(args, read_spec(PairsSpec, args), slice_rows=args.slice_rows)

@@ -30,23 +30,14 @@ Decorator = Callable[[Any], Any]
 
 
 def fail(message: str) -> NoReturn:
-    """End with a usage error."""
     raise click.UsageError(message, click.get_current_context())
 
 
-def option_of(name: str) -> str:
-    """Return the option of the running verb that sets a parameter.
-
-    An empty string if it has none.
-    """
-    return next(
-        (
-            param.opts[-1]
-            for param in click.get_current_context().command.params
-            if param.name == name
-        ),
-        "",
-    )
+def option_name(name: str) -> str:
+    """Return the option of the running verb that sets a parameter, or an empty string."""
+    params = click.get_current_context().command.params
+    options = {param.name: param.opts[-1] for param in params}
+    return options.get(f"{name}_field") or options.get(name, "")
 
 
 @contextmanager
@@ -55,11 +46,11 @@ def usage_errors() -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        fail(refusal(error, option_of(error.argument or "")))
+        fail(refusal(error, option_name(error.argument or "")))
 
 
 def refusal(error: InputError, option: str) -> str:
-    """Return the message of an error, which begins with the option in place of its argument."""
+    """Return the message of an error, with the option in place of its argument."""
     message = str(error)
     if not option:
         return message
@@ -80,15 +71,15 @@ def _keywords(params: list[click.Parameter]) -> dict[str, str]:
     return options
 
 
-class Given(SimpleNamespace):
-    """The command line of a verb: the value of each argument and option, by its name."""
+class Arguments(SimpleNamespace):
+    """The values of the arguments and options of a verb, by name."""
 
     def is_given(self, name: str) -> bool:
-        """Whether an argument or option is on the command line, where its value may be the default."""
+        """Return whether a parameter is on the command line, even with its default value."""
         return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
 
     def refuse(self, reason: str, *names: str) -> None:
-        """Raise a usage error for the first of these options that is given."""
+        """Raise a usage error for the first of these options on the command line."""
         for param in click.get_current_context().command.params:
             if param.name in names and self.is_given(param.name):
                 fail(f"{param.opts[-1]} {reason}")
@@ -103,33 +94,29 @@ class Given(SimpleNamespace):
         return f"{printable(path)}: {line}, {time.monotonic() - self.began:.1f} s"
 
     def result(self, record: Any, line: str | None = None) -> None:
-        """Print a result: with --json the record, else the line, unless quiet."""
+        """Print the record with --json, else the line, unless quiet."""
         if self.as_json:
             print_json(record)
         elif line is not None and not self.quiet:
             click.echo(line)
 
     def bars(self, source: Any = None) -> Bars:
-        """Return the progress bars, which are shown if they are wanted."""
         return Bars(not (self.quiet or self.no_progress), source)
 
     def resources(self, bars: Bars) -> Resources:
-        """Return the memory, the threads and the progress of a job."""
         return checked_resources(getattr(self, "memory", None), self.threads, bars)
 
     def check_new(self, output: str) -> None:
-        """Raise StoreExistsError if a file exists that only --force replaces."""
+        """Refuse a file that exists and that only --force replaces."""
         if output != "-" and Path(output).is_file() and not self.overwrite:
             raise StoreExistsError(f"{printable(output)} exists: --force replaces it", path=output)
 
 
 class Verb(click.Command):
-    """A command whose docstring has examples, lines that start with ``$``.
+    """A command whose docstring has examples: lines that start with ``$``.
 
-    The help ends with the first that fit a line.
-
-    ``guesses`` are options that it does not have and that users try, with what they meant.
-    ``failure`` is the exit code of an error. ``examples`` has all examples without the ``$``.
+    The help ends with the first short ones. ``guesses`` are options that it lacks and that users
+    try, with advice. ``failure`` is the exit code of an error.
     """
 
     def __init__(
@@ -145,20 +132,19 @@ class Verb(click.Command):
         paragraphs = inspect.cleandoc(self.help or "").split("\n\n")
         self.help = "\n\n".join(text for text in paragraphs if not text.startswith(EXAMPLE))
         self.examples = [
-            line[len(EXAMPLE) :]
+            " ".join(line[len(EXAMPLE) :].split())
             for text in paragraphs
             for line in text.splitlines()
             if line.startswith(EXAMPLE)
         ]
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the examples after the options."""
         shown = [line for line in self.examples if len(line) <= EXAMPLE_WIDTH][:SHOWN_EXAMPLES]
         with formatter.section("Examples"):
             formatter.write("".join(f"  {EXAMPLE}{line}\n" for line in shown))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the command line; an error of an obvious guess names the right form."""
+        """Parse the command line; an error about an obvious guess names the right form."""
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
@@ -173,12 +159,9 @@ class Verb(click.Command):
 
 
 class Verbs(Verb, click.Group):
-    """A group of verbs, by what they are for.
+    """A group of verbs, in sections by purpose; only the module of the verb that runs is imported.
 
-    The modules of those that do not run are not imported.
-
-    ``modules`` has, under the title of each section, the verbs with the module in `fpstore.cli`
-    that has them.
+    ``modules`` has for each section the verbs, with their modules in `fpstore.cli`.
     """
 
     modules: Mapping[str, Mapping[str, str]]
@@ -195,36 +178,31 @@ class Verbs(Verb, click.Group):
 
     @property
     def sections(self) -> dict[str, list[str]]:
-        """The names of the verbs, by what they are for."""
         return {title: list(verbs) for title, verbs in self.modules.items()}
 
     def verbs(self) -> dict[str, Verb]:
-        """Return all verbs."""
         return {name: self.get_command(None, name) for name in self._modules}  # type: ignore[misc]
 
     def all_verbs(self) -> dict[str, Verb]:
-        """Return all verbs, with those of groups, under their full names."""
-        found: dict[str, Verb] = {}
+        """Return all verbs by their full names, also of groups."""
+        verbs: dict[str, Verb] = {}
         for name, command in self.verbs().items():
-            found[name] = command
+            verbs[name] = command
             if isinstance(command, Verbs):
-                found |= {f"{name} {inner}": each for inner, each in command.all_verbs().items()}
-        return found
+                verbs |= {f"{name} {inner}": verb for inner, verb in command.all_verbs().items()}
+        return verbs
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of the verbs."""
         return list(self._modules)
 
     def get_command(self, ctx: click.Context | None, cmd_name: str) -> Verb | None:
-        """Return a verb; None if there is none of this name."""
         if cmd_name not in self._modules:
             return None
         module = import_module(f"fpstore.cli.{self._modules[cmd_name]}")
-        found: Verb = getattr(module, f"{cmd_name}_", None) or getattr(module, cmd_name)
-        return found
+        command: Verb = getattr(module, f"{cmd_name}_", None) or getattr(module, cmd_name)
+        return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the verbs with their whole summaries, by their purpose."""
         verbs, width = self.verbs(), max(map(len, self._modules))
         for title, names in self.sections.items():
             with formatter.section(title):
@@ -238,36 +216,35 @@ class Verbs(Verb, click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the verb, and note at the program which it is, and the exit code of its errors."""
+        """Find the verb; tell the program its name and the exit code of its errors."""
         if args[0] not in self._modules and not args[0].startswith("-"):
             raise no_such_verb(args[0], ctx)
-        name, command, rest = super().resolve_command(ctx, args)
+        name, command, remaining = super().resolve_command(ctx, args)
         program: Any = ctx.find_root().command
         if isinstance(command, Verb):
             program.failure = command.failure
             program.running = " ".join([*ctx.command_path.split()[1:], command.name or ""])
-        return name, command, rest
+        return name, command, remaining
 
 
 def no_such_verb(word: str, ctx: click.Context) -> click.UsageError:
-    """Return the error for a word that is no verb of a group."""
     from difflib import get_close_matches
 
-    known = ctx.command.list_commands(ctx) if isinstance(ctx.command, click.Group) else []
-    meant = "".join(f". Did you mean {name!r}?" for name in get_close_matches(word, known, 1))
+    verbs = ctx.command.list_commands(ctx) if isinstance(ctx.command, click.Group) else []
+    meant = "".join(f". Did you mean {name!r}?" for name in get_close_matches(word, verbs, 1))
     return click.UsageError(f"No such command {word!r}{meant}", ctx)
 
 
-def verb(*options: Decorator, **settings: Any) -> Callable[[Callable[[Given], Any]], Verb]:
-    """Make a function of the command line a verb, with these arguments and options and the settings of `Verb`."""
+def verb(*options: Decorator, **settings: Any) -> Callable[[Callable[[Arguments], Any]], Verb]:
+    """Make a function of the arguments a verb with these options; settings are those of `Verb`."""
 
-    def decorate(function: Callable[[Given], Any]) -> Verb:
+    def decorate(function: Callable[[Arguments], Any]) -> Verb:
         def run(**values: Any) -> Any:
-            given = Given(began=time.monotonic(), **values)
-            diagnostics.on_notice = given.note
+            args = Arguments(began=time.monotonic(), **values)
+            diagnostics.on_notice = args.note
             keywords.options = _keywords(click.get_current_context().command.params)
             try:
-                return function(given)
+                return function(args)
             finally:
                 diagnostics.on_notice = keywords.options = None
 
@@ -275,22 +252,21 @@ def verb(*options: Decorator, **settings: Any) -> Callable[[Callable[[Given], An
         command: Any = run
         for option in reversed(options):
             command = option(command)
-        made: Verb = click.command(function.__name__.rstrip("_"), cls=Verb, **settings)(command)
-        return made
+        wrapped: Verb = click.command(function.__name__.rstrip("_"), cls=Verb, **settings)(command)
+        return wrapped
 
     return decorate
 
 
-def on_index(given: Given) -> Any:
-    """Return the module of what verbs do with an LSH index; None if the folder is no index."""
-    return import_module("fpstore.cli.index") if is_index(Path(given.store)) else None
+def on_index(args: Arguments) -> Any:
+    """Return the module of the verbs for an LSH index; None if the folder is no index."""
+    return import_module("fpstore.cli.index") if is_index(Path(args.store)) else None
 
 
 def output_is(where: str) -> dict[str, str]:
-    """Return the guesses of a command that names its output otherwise than with an option."""
+    """Return the guesses of a command whose output is an argument."""
     return dict.fromkeys(("-o", "--output"), where)
 
 
 def names_output(command: click.Command) -> bool:
-    """Return whether an option of a command names its output."""
     return any("--output" in parameter.opts for parameter in command.params)

@@ -163,7 +163,7 @@ def test_what_is_left_out_or_made_smaller_is_counted(photos):
         "2 files left out, broken pictures: photos/empty.png, photos/cut.jpg",
         "1 file left out, no picture: photos/notes.txt",
     ]
-    facts = [line.rsplit(maxsplit=1) for line in done.stdout.split("Looked at\n")[1].splitlines()]
+    facts = [line.rsplit(maxsplit=1) for line in done.stdout.split("Sample\n")[1].splitlines()]
     assert ["empty or blank, left out", "1"] in facts
 
 

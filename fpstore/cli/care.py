@@ -110,7 +110,9 @@ def _print_store(store: str, stats: dict[str, Any]) -> None:
         "radius": str(stats["radius"]),
         "design": stats["design"]["name"],
         **of_blocks,
-        "fingerprinter": "unknown" if fingerprinter is None else readable_description(fingerprinter),
+        "fingerprinter": "unknown"
+        if fingerprinter is None
+        else readable_description(fingerprinter),
         "generation": str(stats["generation"]),
         "delta": f"{counted(delta['changes'], 'change')}, {shown_size(delta['memory'])} of memory "
         "in each process",

@@ -132,7 +132,10 @@ class Sweep:
 def main():
     wanted = json.load(sys.stdin)
     tests = Path(__file__).parents[1]
-    sys.path[:0] = [str(tests), str(tests / "files")]  # setup may import the helpers of the tests
+    sys.path[:0] = [
+        str(tests / "helpers"),
+        str(tests / "files"),
+    ]  # setup may import the helpers of the tests
     sweep = Sweep(Path(wanted["folder"]), wanted["setup"], wanted["operation"], wanted["check"])
     calls, outcome = sweep.calls()
     outcomes = [sweep.judge(0, "count", ("", ""), outcome)]

@@ -230,7 +230,7 @@ def test_arguments_that_no_store_has():
 
 SMALL_STACK = """
 import sys, threading
-sys.path[:0] = [sys.argv[1], sys.argv[1] + "/kernel"]
+sys.path[:0] = [sys.argv[1] + "/helpers", sys.argv[1] + "/kernel"]
 import numpy as np
 import tableimage
 from fpstore import _kernel

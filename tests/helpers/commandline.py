@@ -18,7 +18,7 @@ from PIL import Image
 
 from fpstore.cli import main
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 COMMAND = [sys.executable, "-P", "-m", "fpstore"]
 SEARCHES = ("probe", "scan", "nearest")
 NEAR, FAR = 0x00FF00FF00FF00FF, 0xAAAA5555AAAA5555

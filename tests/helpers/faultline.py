@@ -15,7 +15,7 @@ from types import SimpleNamespace
 
 import pytest
 
-HERE = Path(__file__).parent / "faults"
+HERE = Path(__file__).parents[1] / "faults"
 KILLS = ("kill", "kill-after", "torn")
 ERRORS = ("ENOSPC", "EIO")
 MODES = (*KILLS, "short", *ERRORS)

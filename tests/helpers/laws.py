@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-_PAGES = Path(__file__).parent.parent / "docs"
+_PAGES = Path(__file__).parents[2] / "docs"
 
 
 @cache

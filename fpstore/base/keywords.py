@@ -1,4 +1,4 @@
-"""How messages name keyword arguments: ``radius=3`` in Python, ``--radius 3`` on the command line."""
+"""How messages name arguments: ``radius=3`` in Python, ``--radius 3`` on the command line."""
 
 from __future__ import annotations
 

@@ -58,8 +58,8 @@ def open_corpus(
         return open_source(source, format=format, encoding=encoding)
     if format is not None:
         raise InputError(
-            f"{keyword('format')} is for files of rows: with {keyword('text', True)}, each file is a "
-            "text",
+            f"{keyword('format')} is for files of rows: with {keyword('text', True)}, each file is "
+            "a text",
             got=format,
         )
     return DocumentFiles(

@@ -79,8 +79,8 @@ class MainText(Wrapper[str]):
         inner = self.fingerprinter
         if isinstance(inner, Fingerprinter) and inner.items == "rows":
             raise InputError(
-                f"{keyword('html', True)} is for one column of pages, whose titles count too: name it "
-                "alone",
+                f"{keyword('html', True)} is for one column of pages, whose titles count too: "
+                "name it alone",
                 got=inner,
             )
         if (

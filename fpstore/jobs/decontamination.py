@@ -168,8 +168,8 @@ def _text_columns(text: Any, argument: str) -> Any:
     """Return the column of texts, several columns, or True where files are texts."""
     if text is None or text is False:
         raise InputError(
-            f"name the column of texts with {keyword('text')}, or give {keyword('text', True)}: each "
-            "file is a text"
+            f"name the column of texts with {keyword('text')}, or give {keyword('text', True)}: "
+            "each file is a text"
         )
     if isinstance(text, Mapping):
         raise InputError(

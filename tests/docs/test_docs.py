@@ -16,7 +16,7 @@ from pathlib import Path
 import click
 import pytest
 from layers import LAYERS
-from public import INTERNAL, public_names
+from public import INTERNAL, public_members, public_names
 
 import fpstore
 from fpstore.cli import main
@@ -317,6 +317,21 @@ def test_tables_of_benchmarks_are_up_to_date():
     command = [sys.executable, ROOT / "tools" / "make_benchmarks", "--check"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_public_names_and_members_have_docstrings():
+    values = {f"{module}.{name}": value for module, name, value in public_names()}
+    classes = {name: value for name, value in values.items() if inspect.isclass(value)}
+    members = {
+        f"{name}.{key}": getattr(value, key)
+        for name, value in classes.items()
+        for key in public_members(value)
+    }
+    missing = {name for name, value in (values | members).items() if not inspect.getdoc(value)}
+    made = {
+        name for name, value in classes.items() if value.__doc__.startswith(f"{value.__name__}(")
+    }
+    assert missing | made == set()  # a dataclass without a docstring has its signature for one
 
 
 def test_stub_lists_what_the_kernel_has():

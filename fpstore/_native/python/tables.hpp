@@ -28,7 +28,8 @@ void bind_open(Bound& bound) {
 // Tells the logger which filters look-ups found damaged, each once.
 inline void log_damaged_filters(const AnyProber& prober) {
   while (const Filter* filter = prober.next_damaged_filter())
-    nb::module_::import_("fpstore.base.diagnostics").attr("notify_unused_filter")(filter->file.path);
+    nb::module_::import_("fpstore.base.diagnostics")
+        .attr("notify_unused_filter")(filter->file.path);
 }
 
 }  // namespace fpstore

@@ -7,7 +7,7 @@ sorted runs in a file, which are merged part by part.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -318,9 +318,15 @@ def count_rows(part: Slices) -> int:
 
 
 def unless_stopped(pieces: Iterator[Words], stop: _kernel.Stop | None) -> Iterator[Words]:
-    """Yield the pieces, with InterruptedError in place of the next once ``stop`` is set."""
+    """Yield the pieces, with InterruptedError in place of the next once ``stop`` is set.
+
+    A generator of pieces is closed then, so that a thread that reads ahead ends before the error is
+    handled.
+    """
     for piece in pieces:
         if stop is not None and stop.is_set():
+            if isinstance(pieces, Generator):
+                pieces.close()
             raise InterruptedError
         yield piece
 

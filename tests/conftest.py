@@ -49,6 +49,12 @@ for _number, _handler in (
         signal.signal(_number, _handler)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers():
+    """Let ``-n auto`` begin more workers than processors: tests wait for processes and disks."""
+    return os.cpu_count() * 3 // 2
+
+
 def pytest_configure(config):
     """Let runs without slow tests make no slow case, and write to memory, where a sync takes no time."""
     speeds.all_cases = config.option.markexpr not in ("not slow", "not slow and not full")

@@ -50,6 +50,10 @@ class Width:
     def _unused(self) -> int:
         return self.words * WORD_BITS - self.bits
 
+    def fits(self, rows: Words) -> bool:
+        """Return whether no row has a bit below the width."""
+        return not (self._unused and (rows & np.uint64((1 << self._unused) - 1)).any())
+
     # One fingerprint: as users know it, a number below 2^bits, and as the kernel does, a number of
     # whole words
 

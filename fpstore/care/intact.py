@@ -239,7 +239,8 @@ def intact_log(
     ``end`` is where the log ends, if that is known; a temporary file goes to the folder.
     """
     with _readable(path, folder) as descriptor:
-        pieces = list(_whole_records(LogFile(descriptor, path, header), end))
+        log = LogFile(descriptor, path, header)
+        pieces = [records for records in _whole_records(log, end) if log.fits(records)]
     expected, missing, losses = 1, list[str](), list[str]()
     for records in pieces:
         if records.first > expected:

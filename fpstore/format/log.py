@@ -313,7 +313,8 @@ class LogFile:
     def checked(self, records: Records) -> Records:
         """Return records; CorruptStoreError if no writer can have logged them.
 
-        That is so if the totals exceed the rows that fit into the log, or if a string is not UTF-8.
+        That is so if the totals exceed the rows that fit into the log, if a string is not UTF-8, or
+        if a fingerprint has bits below the width.
         """
         totals, before = records.change.totals, self.header.totals
         most = records.end // (8 * max(self.header.words, 1) + 9)
@@ -325,11 +326,18 @@ class LogFile:
             fault = f"counts of record {records.last}"
         elif not all(map(is_valid_id, records.change.strings)):
             fault = f"a string of records {records.first} to {records.last}"
+        elif not self.fits(records):
+            fault = f"a fingerprint of records {records.first} to {records.last}"
         if fault is not None:
             raise CorruptStoreError(
                 f"{self.path}: the log is malformed ({fault}): {RUN_REPAIR}", path=self.path
             )
         return records
+
+    def fits(self, records: Records) -> bool:
+        """Return whether no fingerprint has a bit below the width."""
+        width = self.header.width
+        return not width or Width(width).fits(records.change.fingerprints)
 
     def check_tail(self, place: int, published: int) -> None:
         """Refuse a log whose records stop being whole at a place that was durable.

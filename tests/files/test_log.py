@@ -42,7 +42,7 @@ from fpstore.format.log import (
     end_word,
     published_end,
 )
-from fpstore.format.log_writer import supersede_log
+from fpstore.format.log_writer import LogWriter, create_log, supersede_log
 from fpstore.format.record import ADD, ID_KINDS, IN_BASE, Change, Totals, pack_change, pack_one
 
 # --- Records --------------------------------------------------------------------------------------
@@ -377,3 +377,18 @@ def test_records_of_another_place_or_log_do_not_count(full, tmp_path):
         reader = LogReader(path, HEADER._replace(identity=identity))
         assert not list(reader.read(HEADER_BYTES, 1))
         reader.close()
+
+
+def test_a_record_with_bits_below_the_width_is_malformed(tmp_path):
+    """Its checksum is right, but no writer of this width can have logged it."""
+    header = HEADER._replace(width=32)
+    create_log(tmp_path / "log", header)
+    writer = LogWriter(tmp_path / "log", header)
+    for fingerprint in (1 << 32, 1):
+        writer.append(pack_change(change([(fingerprint, 1, 0)], totals=(1, 1, 1, 0))), durable=True)
+        writer.publish()
+    writer.close()
+    reader = LogReader(tmp_path / "log", header)
+    with pytest.raises(CorruptStoreError, match="a fingerprint of records 1 to 2"):
+        list(reader.read(HEADER_BYTES, 1))
+    reader.close()

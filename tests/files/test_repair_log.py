@@ -25,8 +25,9 @@ from speeds import crossed, slow
 import fpstore
 from fpstore.format.layout import table_name
 from fpstore.format.log import BOOT, END, HEADER_BYTES, LOG_FILE, LogHeader, LogReader
-from fpstore.format.log_writer import set_end
+from fpstore.format.log_writer import LogWriter, set_end
 from fpstore.format.manifest import MANIFEST_FILE, read_manifest
+from fpstore.format.record import Change, Totals, pack_change
 
 NO_LOG = "the log: all that was inserted or deleted since the last merge, if anything was"
 
@@ -351,3 +352,23 @@ def test_the_manifest_of_a_store_with_the_same_fingerprints_is_not_used(tmp_path
         fpstore.repair(paths[0])
     (paths[0] / MANIFEST_FILE).unlink()
     assert repaired(paths[0], right)[1] == right
+
+
+def test_a_record_with_bits_below_the_width_is_not_applied(tmp_path):
+    """Its checksum is right, but no writer of 32 bits has logged it."""
+    path = tmp_path / "s"
+    rows = np.arange(50, dtype=np.uint32) * 1001
+    fpstore.build(path, rows, np.arange(50, dtype=np.uint64), width=32).close()
+    manifest = read_manifest(path)
+    writer = LogWriter(path / current(path) / LOG_FILE, LogHeader.of(manifest))
+    one, id_ = np.array([3], np.uint64), np.array([77], np.uint64)
+    forged = Change(Totals(51, 51, 78, "integer"), np.zeros(1, np.uint8), one, id_, [])
+    writer.append(pack_change(forged), durable=True)
+    writer.publish()
+    writer.close()
+    with pytest.raises(fpstore.CorruptStoreError, match="a fingerprint of records 1 to 1"):
+        fpstore.open(path)
+    report = fpstore.repair(path, tmp_path / "new")
+    assert not report.complete
+    with fpstore.open(tmp_path / "new") as store:
+        assert list(store) == rows.tolist()

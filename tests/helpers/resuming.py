@@ -8,6 +8,8 @@ from contextlib import chdir
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from commandline import copied
 
@@ -54,6 +56,7 @@ def inputs_of_jobs(tmp_path_factory):
             for n in range(900)
         ]
         Path("c.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        pq.write_table(pa.Table.from_pylist(rows), "c.parquet", row_group_size=150)
         Path("c.csv").write_text(
             "id,text\n" + "".join(f'{n},"{row["text"] or ""}"\n' for n, row in enumerate(rows))
         )
@@ -80,7 +83,7 @@ JOBS = {
     "--threads 2 --force",
     "dedup verified": "dedup c.jsonl {} --text-field text --id-field id --verify --removed {}.tsv --threads 1 "
     "--force",
-    "dedup to parquet": "dedup c.jsonl {} --text-field text --keep central --threads 1 --force",
+    "dedup parquet": "dedup c.parquet {} --text-field text --keep central --threads 1 --force",
     "dedup csv": "dedup c.csv {} --text-field text --id-field id --keep smallest --group greedy --threads "
     "1 --force",
     "dedup hashes": "dedup h.tsv {} --fingerprint-field hash --id-field id --keep central --threads 2 --force",
@@ -94,7 +97,7 @@ JOBS = {
 SUFFIXES = {
     "dedup csv": ".csv",
     "dedup hashes": ".tsv",
-    "dedup to parquet": ".parquet",
+    "dedup parquet": ".parquet",
 } | dict.fromkeys(("dedup texts", "dedup verified", "dedup bands"), ".jsonl")
 
 

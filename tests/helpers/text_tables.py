@@ -19,7 +19,7 @@ def texts_of(count, seed=0):
     return [" ".join(rng.choice(WORDS, 40).tolist()) for _ in range(count)]
 
 
-TEXTS = [*texts_of(5), "", *texts_of(3, 1), " \t \u200b", *texts_of(2, 2)]
+TEXTS = [*texts_of(5), "", *texts_of(3, 1), " \u00a0 \u200b", *texts_of(2, 2)]
 LEFT_OUT = [5, 9]
 KEPT = [row for row in range(len(TEXTS)) if row not in LEFT_OUT]
 URLS = [f"https://example.org/{row}" for row in range(len(TEXTS))]

@@ -37,7 +37,7 @@ from fpstore.errors import (
     counted,
 )
 from fpstore.io.check import check_fingerprint, check_fingerprints, check_id, check_ids, is_one
-from fpstore.query.ids import IdLookup, Ids, checked_ids, fingerprints_of, is_one_id
+from fpstore.query.ids import Ids, SnapshotIds, checked_ids, fingerprints_of, is_one_id
 from fpstore.query.matches import MatchedIds, Matches, MatchList
 from fpstore.query.snapshot import Snapshot
 from fpstore.query.store_snapshot import StoreSnapshot
@@ -315,7 +315,7 @@ class Store(Generic[Id]):
         """Return the matches of queries; ``extra`` has further columns, a row for each query."""
         lims, rows, distances = columns
         return Matches(
-            lims, rows, distances, IdLookup(self.path, snapshot), self._width, queries, **extra
+            lims, rows, distances, SnapshotIds(self.path, snapshot), self._width, queries, **extra
         )
 
     def _search(

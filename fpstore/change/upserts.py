@@ -16,8 +16,8 @@ from fpstore.base.width import distinct, row_words, rows_of_numbers, rows_to_num
 from fpstore.change.decisions import NoteReused, kind_with
 from fpstore.format.record import ADD, IN_BASE, REMOVE, WIPE, Change, Row, Totals
 from fpstore.query.batches import MatchColumns
+from fpstore.query.id_lookup import ChainedIds, InMemoryIds, ids_at
 from fpstore.query.ids import numbers_of
-from fpstore.query.names import HeldIds, NamesOfTwo, names_of
 from fpstore.query.store_snapshot import StoreSnapshot
 
 
@@ -84,8 +84,8 @@ def probed_replacement(
         rows_of_numbers([fingerprint for _, fingerprint in matches], row_words(fingerprints)),
         np.array([distance for distance, _ in matches], near_distances.dtype),
     )
-    names = numbers.names(np.array(id_numbers, np.uint64))
-    decisions = Decisions(columns, list_lims(id_counts), names, np.array(counts, np.int64) == 0)
+    match_ids = numbers.look_up(np.array(id_numbers, np.uint64))
+    decisions = Decisions(columns, list_lims(id_counts), match_ids, np.array(counts, np.int64) == 0)
     return content.change(totals, numbers.strings), decisions
 
 
@@ -121,12 +121,12 @@ class _IdNumbers:
         """The new strings, in the order of their numbers."""
         return [name.encode() for name in self._new]
 
-    def names(self, numbers: Words) -> Words | list[str]:
+    def look_up(self, numbers: Words) -> Words | list[str]:
         """Return the ids of stored and of new numbers."""
         if isinstance(self._ids, np.ndarray):
             return numbers
-        new = HeldIds(list(self._new))
-        ids = names_of(NamesOfTwo(self._snapshot, new, self._snapshot.delta.next_string), numbers)
+        new = InMemoryIds(list(self._new))
+        ids = ids_at(ChainedIds(self._snapshot, new, self._snapshot.delta.next_string), numbers)
         return ids if isinstance(ids, list) else []
 
 

@@ -22,7 +22,7 @@ from fpstore.jobs.checkpoint import Checkpoint
 from fpstore.jobs.grouping import Grouping, Numbers, grouped, members_in_sets
 from fpstore.jobs.joining import connected
 from fpstore.jobs.pairs import join_design, load_fingerprints
-from fpstore.query.names import NAMED_ROWS, HeldIds, Names, names_in_slices, names_of
+from fpstore.query.id_lookup import ID_SLICE_ROWS, IdLookup, InMemoryIds, ids_at, ids_in_slices
 from fpstore.query.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Clusters(Tabular):
     def __init__(
         self,
         lims: Lims,
-        names: Names,
+        names: IdLookup,
         numbers: Words,
         documents: int,
         distances: npt.NDArray[np.uint16] | None = None,
@@ -69,12 +69,12 @@ class Clusters(Tabular):
 
         Uint64, shape (members,), or a list of str.
         """
-        return names_of(self._names, self._numbers)
+        return ids_at(self._names, self._numbers)
 
     def in_memory(self) -> Clusters:
         """Return the clusters with all ids in memory."""
         numbers = np.arange(len(self._numbers), dtype=np.uint64)
-        return Clusters(self.lims, HeldIds(self.ids), numbers, self.documents, self.distances)
+        return Clusters(self.lims, InMemoryIds(self.ids), numbers, self.documents, self.distances)
 
     @property
     def sizes(self) -> npt.NDArray[np.int64]:
@@ -129,14 +129,14 @@ class Clusters(Tabular):
         one row.
         """
         count = len(self._numbers)
-        for start in range(0, max(count, 1), NAMED_ROWS):
-            end = min(start + NAMED_ROWS, count)
+        for start in range(0, max(count, 1), ID_SLICE_ROWS):
+            end = min(start + ID_SLICE_ROWS, count)
             cluster = np.searchsorted(self.lims, np.arange(start, end), side="right") - 1
             id_columns = [
                 (self._names, numbers)
                 for numbers in (self._numbers[start:end], self._numbers[self.lims[cluster]])
             ]
-            for rows, (ids, representatives) in names_in_slices(id_columns):
+            for rows, (ids, representatives) in ids_in_slices(id_columns):
                 columns = {
                     "id": ids,
                     "cluster": cluster[rows].astype(np.uint64),
@@ -171,7 +171,7 @@ class Clusters(Tabular):
         place = check_whole(place, 0, len(self) - 1, "place")
         count = check_whole(count, 0, MOST_DOCUMENTS, "count")
         start, end = self.lims[place : place + 2].tolist()
-        members = names_of(self._names, self._numbers[start : min(end, start + count)])
+        members = ids_at(self._names, self._numbers[start : min(end, start + count)])
         return members if isinstance(members, list) else members.tolist()
 
     def __iter__(self) -> Iterator[list[int] | list[str]]:
@@ -248,7 +248,7 @@ def find_clusters(
         places = members_at[span].view(np.intp)
         return fingerprints[places if documents.owners is None else documents.owners[places]]
 
-    members = grouped(members, grouping, member_rows, lambda numbers: names_of(snapshot, numbers))
+    members = grouped(members, grouping, member_rows, lambda numbers: ids_at(snapshot, numbers))
     return Clusters(members.lims, snapshot, members.documents, len(documents.numbers))
 
 

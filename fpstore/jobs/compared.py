@@ -21,7 +21,7 @@ from fpstore.io.source import Batch, Projection, RowSource
 from fpstore.jobs.bands import BandKeys
 from fpstore.jobs.checkpoint import Checkpoint, id_columns, ids_in
 from fpstore.jobs.row_set import SpooledIds
-from fpstore.query.names import NAMED_ROWS, names_in_slices
+from fpstore.query.id_lookup import ID_SLICE_ROWS, ids_in_slices
 
 # of a part of a checkpoint: whichever comes first
 PART_ROWS, PART_CHARS = 1 << 20, 1 << 26
@@ -171,9 +171,9 @@ def with_integers(ids: SpooledIds) -> SpooledIds:
     if ids.integers is not None:
         return ids
     integers = SpooledIds()
-    for start in range(0, len(ids), NAMED_ROWS):
-        for _, (texts,) in names_in_slices(
-            [(ids, np.arange(start, min(start + NAMED_ROWS, len(ids)), dtype=np.uint64))]
+    for start in range(0, len(ids), ID_SLICE_ROWS):
+        for _, (texts,) in ids_in_slices(
+            [(ids, np.arange(start, min(start + ID_SLICE_ROWS, len(ids)), dtype=np.uint64))]
         ):
             if not all(map(is_plain_integer, map(str, texts))):
                 return ids

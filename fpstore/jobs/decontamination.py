@@ -41,7 +41,7 @@ from fpstore.jobs.outputs import Listing, Outputs, share_a_file
 from fpstore.jobs.pairs import pairs_with
 from fpstore.jobs.row_set import RowSet, SpooledIds
 from fpstore.jobs.row_spec import with_columns
-from fpstore.query.names import HeldIds, Names
+from fpstore.query.id_lookup import IdLookup, InMemoryIds
 
 USUAL_NGRAM = 13  # Brown et al., Language Models are Few-Shot Learners, 2020, appendix C
 ROW_WORDS = 4  # of a fingerprint for near-duplicates
@@ -280,9 +280,9 @@ class _CandidateRows:
         self._ids.finish()
         ranks = self._ranks.finish()
         rows = np.concatenate(self._rows)
-        names: Names = self._ids if typed else with_integers(self._ids)
+        lookup: IdLookup = self._ids if typed else with_integers(self._ids)
         ids = (
-            HeldIds(rows) if self._job.projection.id is None else names,
+            InMemoryIds(rows) if self._job.projection.id is None else lookup,
             np.arange(len(rows), dtype=np.uint64),
         )
         fingerprints = np.concatenate([np.empty((0, ROW_WORDS), np.uint64), *self._fingerprints])
@@ -299,9 +299,9 @@ def _near_duplicates(
     width, count = Width(job.features.near.width), len(benchmark.units)
     compared_rows = np.flatnonzero(benchmark.units)
     benchmark_set = RowSet(
-        benchmark.fingerprints[compared_rows], HeldIds(compared_rows.astype(np.uint64)), width
+        benchmark.fingerprints[compared_rows], InMemoryIds(compared_rows.astype(np.uint64)), width
     )
-    candidate_set = RowSet(candidates.fingerprints, HeldIds(candidates.rows), width)
+    candidate_set = RowSet(candidates.fingerprints, InMemoryIds(candidates.rows), width)
     keys = [np.empty(0, np.int64)]
     for pairs in pairs_with(candidate_set, benchmark_set.rows, job.radius, width, resources):
         lims, numbers = candidate_set.stored_id_numbers(pairs.b)

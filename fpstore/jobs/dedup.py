@@ -41,7 +41,7 @@ from fpstore.jobs.pairs import join_design
 from fpstore.jobs.reference import PART, NearReference, Reference, join_side, near_candidates
 from fpstore.jobs.removed import Removed
 from fpstore.jobs.verified import MOST_COMPARED, SECOND, TextSets, text_sets
-from fpstore.query.names import HeldIds, Names, names_of
+from fpstore.query.id_lookup import IdLookup, InMemoryIds, ids_at
 
 COMPARED_AT_ONCE = 1 << 18
 OpenCheckpoint = Callable[
@@ -133,7 +133,7 @@ def deduplicate(
             return result
         assert documents.ids is not None
         places = np.flatnonzero(result.kept[documents.is_compared])
-        ids = reference.ids_to_add(names_of(documents.ids, places.astype(np.uint64)), corpus.typed)
+        ids = reference.ids_to_add(ids_at(documents.ids, places.astype(np.uint64)), corpus.typed)
         if resumed and checkpoint is not None:
             reference.check_began(documents.fingerprints[places], NearReference.saved(checkpoint))
         outputs.write(result, result.kept, resources, checkpoint)
@@ -245,7 +245,7 @@ def find_duplicates(
     flags[members_at[members.lims[:-1]]] = True
     if near is not None:
         flags[rows[near.places]] = False
-    names: Names = HeldIds(rows.view(np.uint64)) if documents.ids is None else documents.ids
+    names: IdLookup = InMemoryIds(rows.view(np.uint64)) if documents.ids is None else documents.ids
     from_kept = distances_from_kept(documents.fingerprints, members)
     removed = Removed(members, from_kept, rows, names, near)
     clusters = Clusters(members.lims, names, members.documents, len(flags), from_kept)
@@ -279,7 +279,7 @@ def _grouped(
         return rows_at(documents.fingerprints, members.documents[span])
 
     def fetch_ids(numbers: Words) -> Words | list[str]:
-        return numbers if documents.ids is None else names_of(documents.ids, numbers)
+        return numbers if documents.ids is None else ids_at(documents.ids, numbers)
 
     if job.least_similarity is None:
         return grouped(members, job.grouping, fetch_rows, fetch_ids, documents.scores)

@@ -16,7 +16,7 @@ from fpstore.base.arrays import list_lims, slices, spans
 from fpstore.base.width import distances_between
 from fpstore.io.tables import Tabular, arrow_table
 from fpstore.jobs.ngrams import Benchmark
-from fpstore.query.names import HeldIds, Names, names_in_slices, names_of
+from fpstore.query.id_lookup import IdLookup, InMemoryIds, ids_at, ids_in_slices
 
 HIT_COLUMNS = ("row", "id", "benchmark", "benchmark_row", "benchmark_id", "shared", "share")
 NEAR_COLUMNS = (*HIT_COLUMNS, "distance")
@@ -45,7 +45,7 @@ class Candidates(NamedTuple):
     rows: Words
     lims: Lims
     ranks: Counts
-    ids: tuple[Names, Words]
+    ids: tuple[IdLookup, Words]
     fingerprints: Words
 
 
@@ -90,11 +90,16 @@ class Hits(Tabular):
 
     def in_memory(self) -> Hits:
         """Return the hits with all ids and n-grams in memory."""
-        new, candidates, (names, places) = copy(self), self._candidates, self._benchmark.ids
-        ids = HeldIds(names_of(*candidates.ids)), np.arange(len(candidates.rows), dtype=np.uint64)
+        new, candidates, (lookup, places) = copy(self), self._candidates, self._benchmark.ids
+        ids = (
+            InMemoryIds(ids_at(*candidates.ids)),
+            np.arange(len(candidates.rows), dtype=np.uint64),
+        )
         new._candidates = candidates._replace(ranks=np.array(candidates.ranks), ids=ids)
         numbers = np.arange(int(places.max()) + 1, dtype=np.uint64)
-        new._benchmark = self._benchmark._replace(ids=(HeldIds(names_of(names, numbers)), places))
+        new._benchmark = self._benchmark._replace(
+            ids=(InMemoryIds(ids_at(lookup, numbers)), places)
+        )
         return new
 
     def hits_of_inputs(self) -> list[int]:
@@ -207,10 +212,13 @@ class Hits(Tabular):
 
     def _columns(self, pairs: _Pairs) -> Iterator[dict[str, Any]]:
         benchmark = self._benchmark
-        names, numbers = self._candidates.ids
-        benchmark_names, places = self._benchmark.ids
-        columns = [(names, numbers[pairs.candidates]), (benchmark_names, places[pairs.rows])]
-        for batch, (ids, benchmark_ids) in names_in_slices(columns):
+        lookup, numbers = self._candidates.ids
+        benchmark_lookup, places = self._benchmark.ids
+        columns = [
+            (lookup, numbers[pairs.candidates]),
+            (benchmark_lookup, places[pairs.rows]),
+        ]
+        for batch, (ids, benchmark_ids) in ids_in_slices(columns):
             candidates = pairs.candidates[batch]
             rows = pairs.rows[batch]
             shared = pairs.shared[batch]

@@ -21,7 +21,7 @@ from fpstore.hashing.page_text import page_texts
 from fpstore.io.source import Batch, Projection, RowSource
 from fpstore.jobs.compared import with_integers
 from fpstore.jobs.row_set import SpooledIds
-from fpstore.query.names import HeldIds, Names
+from fpstore.query.id_lookup import IdLookup, InMemoryIds
 
 WAITING_BATCHES = 4  # for each thread
 
@@ -78,7 +78,7 @@ class Benchmark(NamedTuple):
     hashes: Words
     lims: Lims
     rows: Words
-    ids: tuple[Names, Words]  # and the place of each row's id
+    ids: tuple[IdLookup, Words]  # and the place of each row's id
     fingerprints: Words  # of each row
 
 
@@ -117,12 +117,12 @@ def read_benchmark(
     if features.near is not None:
         fingerprints = fingerprints[compared_places]
     if projection.id is None:
-        names: Names = HeldIds(
+        lookup: IdLookup = InMemoryIds(
             np.concatenate([np.arange(rows, dtype=np.uint64) for rows in np.diff(ends).tolist()])
         )
         places = np.arange(len(is_compared))
     else:
-        names = ids if any(source.typed for _, source in sources) else with_integers(ids)
+        lookup = ids if any(source.typed for _, source in sources) else with_integers(ids)
         places = compared_places
     return Benchmark(
         [name for name, _ in sources],
@@ -132,7 +132,7 @@ def read_benchmark(
         hashes,
         lims,
         rows_of_hashes,
-        (names, places.astype(np.uint64)),
+        (lookup, places.astype(np.uint64)),
         fingerprints,
     )
 

@@ -21,7 +21,7 @@ from fpstore.io.tables import Tabular, arrow_table
 from fpstore.jobs.checkpoint import Checkpoint
 from fpstore.jobs.joining import PairColumns, pairs_between, pairs_within, saved_pairs, saving_pairs
 from fpstore.jobs.row_set import RowSet
-from fpstore.query.names import HeldIds, Names, names_in_slices, names_of
+from fpstore.query.id_lookup import IdLookup, InMemoryIds, ids_at, ids_in_slices
 from fpstore.query.snapshot import Snapshot
 
 MOST_ROWS = 1 << 16  # pairs of ids in a batch
@@ -109,7 +109,7 @@ class Pairs(Tabular):
         rows: slice | None = None,  # among the pairs of ids, by default all
     ) -> None:
         self._columns, self._snapshot, self._other, self._rows = columns, snapshot, other, rows
-        self._sides: tuple[Names, Names] = snapshot, snapshot if other is None else other
+        self._sides: tuple[IdLookup, IdLookup] = snapshot, snapshot if other is None else other
         self._of_one_set = other is None
         self._width: Width = snapshot.width
         if numbers is not None:
@@ -145,7 +145,7 @@ class Pairs(Tabular):
 
     def _ids(self, side: int) -> PairIds:
         lims, numbers, places = self._numbers[side].of(slice(0, len(self)))
-        return PairIds(lims, names_of(self._sides[side], numbers), places)
+        return PairIds(lims, ids_at(self._sides[side], numbers), places)
 
     @cached_property
     def _numbers(self) -> tuple[_IdNumbers, _IdNumbers]:
@@ -206,9 +206,7 @@ class Pairs(Tabular):
                 side.numbers[side.lims[side.places[pair]] + within]
                 for side, within in ((a, first), (b, second))
             )
-            for rows, (ids_a, ids_b) in names_in_slices(
-                list(zip(self._sides, numbers, strict=True))
-            ):
+            for rows, (ids_a, ids_b) in ids_in_slices(list(zip(self._sides, numbers, strict=True))):
                 yield {
                     "a": self._width.outside(columns.a[rows]),
                     "b": self._width.outside(columns.b[rows]),
@@ -229,7 +227,7 @@ class Pairs(Tabular):
     def __getstate__(self) -> dict[str, Any]:
         """Pickle the pairs with their ids, which are read for it."""
         sides = tuple(
-            HeldIds(names_of(side, side_ids.numbers))
+            InMemoryIds(ids_at(side, side_ids.numbers))
             for side, side_ids in zip(self._sides, self._numbers, strict=True)
         )
         numbers = tuple(

@@ -25,7 +25,7 @@ from fpstore.jobs.joining import PairColumns
 from fpstore.jobs.pairs import Side, pairs_with
 from fpstore.jobs.row_set import RowSet
 from fpstore.jobs.verified import Alike
-from fpstore.query.names import HeldIds, names_of
+from fpstore.query.id_lookup import InMemoryIds, ids_at
 
 MOST_HELD = 1 << 22  # pairs, or twice the nearest ones, before all others are dropped
 PART = "reference"  # of a checkpoint
@@ -126,7 +126,7 @@ class NearReference(NamedTuple):
     def of(cls, candidates: Candidates, side: Side, alike: Alike | None = None) -> NearReference:
         """Return the documents with a candidate, the nearest, or the nearest that is alike."""
         places, chosen = candidates.chosen(alike)
-        return cls(places, names_of(side, candidates.numbers[chosen]), candidates.distances[chosen])
+        return cls(places, ids_at(side, candidates.numbers[chosen]), candidates.distances[chosen])
 
     def refuse_unwritable(self, path: str, characters: str) -> None:
         """Raise InputError for a store's id with a character that a list cannot have."""
@@ -162,7 +162,7 @@ class NearReference(NamedTuple):
 
 def join_side(documents: ComparedRows, width: Width) -> RowSet:
     """Return the documents of a corpus as one side of a join; without ids, row numbers are ids."""
-    names = HeldIds(documents.rows.view(np.uint64)) if documents.ids is None else documents.ids
+    names = InMemoryIds(documents.rows.view(np.uint64)) if documents.ids is None else documents.ids
     return RowSet(documents.fingerprints, names, width)
 
 

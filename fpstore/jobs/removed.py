@@ -14,7 +14,7 @@ from fpstore.base.arrays import list_numbers
 from fpstore.io.tables import Tabular, arrow_table
 from fpstore.jobs.grouping import Members
 from fpstore.jobs.reference import NearReference
-from fpstore.query.names import HeldIds, Names, NamesOfTwo, names_in_slices, names_of
+from fpstore.query.id_lookup import ChainedIds, IdLookup, InMemoryIds, ids_at, ids_in_slices
 
 REMOVED_COLUMNS = ("row", "id", "kept_row", "kept", "cluster", "distance")
 REMOVED_WITH_REFERENCE = ("row", "id", "kept", "reference", "distance")
@@ -42,7 +42,7 @@ class Removed(Tabular):
         members: Members,
         from_kept: npt.NDArray[np.uint16],
         rows: npt.NDArray[np.intp],
-        names: Names,
+        ids: IdLookup,
         reference: NearReference | None,
     ) -> None:
         """Take groups of places of documents, their distances, and the row and id at each place."""
@@ -71,17 +71,16 @@ class Removed(Tabular):
         self.kept_rows = row_numbers[
             np.where(self.in_reference, documents, kept_places).view(np.intp)
         ]
-        self._ids: tuple[Names, Words] = (names, documents)
-        kept_names = (
-            names if reference is None else NamesOfTwo(names, HeldIds(reference.ids), len(rows))
-        )
-        self._kept: tuple[Names, Words] = (kept_names, kept_places)
+        self._ids: tuple[IdLookup, Words] = (ids, documents)
+        if reference is not None:
+            ids = ChainedIds(ids, InMemoryIds(reference.ids), len(rows))
+        self._kept: tuple[IdLookup, Words] = (ids, kept_places)
 
     def in_memory(self) -> Removed:
         """Return the rows with all ids in memory."""
         new, places = copy(self), np.arange(len(self), dtype=np.uint64)
         new._ids, new._kept = (
-            (HeldIds(names_of(*column)), places) for column in (self._ids, self._kept)
+            (InMemoryIds(ids_at(*column)), places) for column in (self._ids, self._kept)
         )
         return new
 
@@ -96,7 +95,7 @@ class Removed(Tabular):
         there) and ``distance``.
         """
         names = REMOVED_WITH_REFERENCE if self.has_reference else REMOVED_COLUMNS
-        for rows, (ids, kept_ids) in names_in_slices([self._ids, self._kept]):
+        for rows, (ids, kept_ids) in ids_in_slices([self._ids, self._kept]):
             columns = {
                 "row": self.rows[rows],
                 "id": ids,

@@ -16,7 +16,7 @@ from fpstore.disk.temporary import SpillFile
 from fpstore.errors import InputError
 from fpstore.io.check import check_fingerprints, check_id, check_ids, is_one
 from fpstore.io.source import IdColumn
-from fpstore.query.names import HeldIds, Named, Names, names_in_slices
+from fpstore.query.id_lookup import IdLookup, InMemoryIds, SizedIds, ids_in_slices
 
 
 class SpooledIds:
@@ -62,14 +62,14 @@ class SpooledIds:
     def __len__(self) -> int:
         return len(self._stops) if self.integers is None else len(self.integers)
 
-    def named_within(self, numbers: Words, most: int | None) -> Named | None:
+    def ids_within(self, numbers: Words, most: int | None) -> SizedIds | None:
         if self.integers is not None:
-            return Named(self.integers[numbers])
+            return SizedIds(self.integers[numbers])
         starts, stops = self._starts[numbers], self._stops[numbers]
         size = int((stops - starts).sum())
         if most is not None and size > most:
             return None
-        return Named(
+        return SizedIds(
             [
                 self._data[a:b].tobytes().decode()
                 for a, b in zip(starts.tolist(), stops.tolist(), strict=True)
@@ -79,18 +79,18 @@ class SpooledIds:
 
 
 class RowSet:
-    """Distinct rows of a width, ascending, each with the places of its ids in ``names``."""
+    """Distinct rows of a width, ascending, each with the places of its ids in ``ids``."""
 
-    def __init__(self, rows: Words, names: Names, width: Width) -> None:
+    def __init__(self, rows: Words, ids: IdLookup, width: Width) -> None:
         self.width = width
         self.rows, places = distinct_places(rows)
         self._lims = list_lims(np.bincount(places, minlength=len(self.rows)))
-        self._names, self._order = names, stable_order(places).astype(np.uint64)
+        self._ids, self._order = ids, stable_order(places).astype(np.uint64)
 
     def digest(self) -> str:
         """Return a hash of the rows and ids, in hexadecimal digits."""
         digest = blake2b(digest_size=8)
-        for _, (ids,) in names_in_slices([(self._names, self._order)]):
+        for _, (ids,) in ids_in_slices([(self._ids, self._order)]):
             if isinstance(ids, list):
                 column = StringColumn.of(ids)
                 digest.update(column.data)
@@ -113,8 +113,8 @@ class RowSet:
             np.arange(int(lims[-1])) + np.repeat(self._lims[places] - lims[:-1], sizes)
         ]
 
-    def named_within(self, numbers: Words, most: int | None) -> Named | None:
-        return self._names.named_within(numbers, most)
+    def ids_within(self, numbers: Words, most: int | None) -> SizedIds | None:
+        return self._ids.ids_within(numbers, most)
 
 
 def read_row_set(other: Any, ids: Any, width: Width) -> RowSet:
@@ -124,7 +124,7 @@ def read_row_set(other: Any, ids: Any, width: Width) -> RowSet:
     """
     from fpstore.io.reader import Reader
 
-    names: Names | None = None
+    lookup: IdLookup | None = None
     if isinstance(other, Reader):
         if ids is not None:
             raise InputError("a reader has ids of its own")
@@ -133,14 +133,14 @@ def read_row_set(other: Any, ids: Any, width: Width) -> RowSet:
             pieces.append(batch.fingerprints)
             spooled.add(batch.ids)
         spooled.finish()
-        rows, names = np.concatenate(pieces), spooled if other.has_ids else None
+        rows, lookup = np.concatenate(pieces), spooled if other.has_ids else None
     else:
         is_single = is_one(other, width)
         rows = check_fingerprints([other] if is_single else other, width)
         checked = (
             None if ids is None else check_ids([check_id(ids)] if is_single else ids, len(rows))
         )
-        names = None if checked is None else HeldIds(checked)
-    return RowSet(
-        rows, HeldIds(np.arange(len(rows), dtype=np.uint64)) if names is None else names, width
-    )
+        lookup = None if checked is None else InMemoryIds(checked)
+    if lookup is None:
+        lookup = InMemoryIds(np.arange(len(rows), dtype=np.uint64))
+    return RowSet(rows, lookup, width)

@@ -28,7 +28,7 @@ from fpstore.lsh.keys import (
     signature_distances,
 )
 from fpstore.query.batches import MatchColumns, concatenate, no_matches, run
-from fpstore.query.names import StoredIds, names_in_slices, names_of
+from fpstore.query.id_lookup import StoredIdLookup, ids_at, ids_in_slices
 from fpstore.query.store_snapshot import StoreSnapshot
 
 ITEMS_AT_ONCE = 1 << 14
@@ -195,7 +195,7 @@ class Matches(Tabular, Generic[Id]):
         self,
         columns: MatchColumns,
         similarities: npt.NDArray[np.float64],
-        stored: StoredIds,
+        stored: StoredIdLookup,
         inserted: Flags | None = None,
     ) -> None:
         self.lims, self._rows, self.distances = columns
@@ -211,7 +211,7 @@ class Matches(Tabular, Generic[Id]):
 
     def read_ids(self) -> Any:
         """Return the ids of the matches: uint64, or strings in a list."""
-        return names_of(self._stored, self._numbers())
+        return ids_at(self._stored, self._numbers())
 
     def _numbers(self) -> Words:
         return self._stored.stored_id_numbers(self._rows)[1]  # a document has one id
@@ -227,7 +227,7 @@ class Matches(Tabular, Generic[Id]):
         A distance must be at most the threshold. ``exact`` returns the values of the item at a
         place and of the documents with these ids.
         """
-        ids, sign = names_of(self._stored, self._numbers()), -1 if is_distance else 1
+        ids, sign = ids_at(self._stored, self._numbers()), -1 if is_distance else 1
         places, similar, sizes = [np.empty(0, np.intp)], [np.empty(0)], []
         for item, (start, end) in enumerate(pairwise(self.lims.tolist())):
             values = sign * (exact(item, ids[start:end]) if end > start else np.empty(0))
@@ -267,7 +267,10 @@ class Matches(Tabular, Generic[Id]):
         return arrow_table(
             [
                 columns
-                | {"id": names_of(self._stored, self._numbers()), "similarity": self.similarities}
+                | {
+                    "id": ids_at(self._stored, self._numbers()),
+                    "similarity": self.similarities,
+                }
             ],
             names,
         )
@@ -278,7 +281,7 @@ class Matches(Tabular, Generic[Id]):
 
     def __iter__(self) -> Iterator[list[Match[Id]]]:
         similarities = self.similarities.tolist()
-        for items, (ids,) in names_in_slices([(self._stored, self._numbers())], self.lims):
+        for items, (ids,) in ids_in_slices([(self._stored, self._numbers())], self.lims):
             plain: list[Any] = ids if isinstance(ids, list) else ids.tolist()
             first = int(self.lims[items.start])
             for start, end in pairwise(self.lims[items.start : items.stop + 1].tolist()):

@@ -28,7 +28,7 @@ from fpstore.lsh.keys import (
     find_numbers,
     signature_distances,
 )
-from fpstore.query.names import names_in_slices, names_of
+from fpstore.query.id_lookup import ids_at, ids_in_slices
 
 PAIRS_AT_ONCE, PAIR_BYTES = 1 << 20, 160  # compared together, and what a pair takes meanwhile
 YIELDED_PAIRS = 1 << 16
@@ -101,7 +101,7 @@ def group_documents(state: State, grouping: Grouping, resources: Resources) -> C
     connected, _ = members_in_sets(sets.names(), np.arange(len(documents.numbers), dtype=np.uint32))
 
     def read_ids(places: Words) -> Words | list[str]:
-        return names_of(state.documents, documents.id_numbers[places.view(np.intp)])
+        return ids_at(state.documents, documents.id_numbers[places.view(np.intp)])
 
     def read_rows(places: slice) -> Words:
         return rows_at(documents.rows, connected.documents[places])
@@ -149,7 +149,7 @@ class Pairs(Tabular, Generic[Id]):
         return self._ids(1)
 
     def _ids(self, side: int) -> Words | list[str]:
-        return names_of(self._state.documents, self._numbers[side])
+        return ids_at(self._state.documents, self._numbers[side])
 
     def to_arrow(self, *, names: Mapping[str, str] | None = None) -> Any:
         """Return a ``pyarrow.Table``: ``id_a``, ``id_b``, ``similarity``.
@@ -174,7 +174,7 @@ class Pairs(Tabular, Generic[Id]):
         return f"<fpstore.lsh.Pairs: {len(self):,} pairs>"
 
     def rows_of_ids(self) -> Iterator[NamedColumns]:
-        for rows, (ids_a, ids_b) in names_in_slices(
+        for rows, (ids_a, ids_b) in ids_in_slices(
             [(self._state.documents, numbers) for numbers in self._numbers]
         ):
             yield {"id_a": ids_a, "id_b": ids_b, "similarity": self.similarities[rows]}

@@ -30,7 +30,7 @@ from fpstore.lsh.manifest import (
     read_index_manifest,
 )
 from fpstore.lsh.parts import IndexParts, check_documents, entry_layout
-from fpstore.query.names import names_of
+from fpstore.query.id_lookup import ids_at
 from fpstore.store import Store, store_snapshot
 
 
@@ -143,7 +143,7 @@ def _drop_documents(
 
 
 def _lost_lines(state: State, rows: Words) -> list[str]:
-    ids = names_of(state.documents, state.documents.stored_id_numbers(rows)[1])
+    ids = ids_at(state.documents, state.documents.stored_id_numbers(rows)[1])
     return [
         f"document\t\t{name}\n" for name in (ids.tolist() if isinstance(ids, np.ndarray) else ids)
     ]

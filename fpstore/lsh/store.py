@@ -38,7 +38,7 @@ from fpstore.lsh.keys import band_keys
 from fpstore.lsh.parts import IndexParts
 from fpstore.lsh.writer import IndexWriter
 from fpstore.query.batches import MatchColumns
-from fpstore.query.ids import IdLookup, Ids
+from fpstore.query.ids import Ids, SnapshotIds
 from fpstore.store import Store
 
 if TYPE_CHECKING:
@@ -301,7 +301,7 @@ class LshStore(Generic[Id]):
     def _matches(
         self, state: State, columns: MatchColumns, inserted: Flags | None = None
     ) -> Matches[Id]:
-        lookup = IdLookup(self._documents.path, state.documents)
+        lookup = SnapshotIds(self._documents.path, state.documents)
         return Matches(
             columns, np.asarray(self._hasher.estimate(columns[2]), np.float64), lookup, inserted
         )

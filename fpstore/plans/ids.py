@@ -17,7 +17,7 @@ from fpstore.io.digits import parse_integers
 from fpstore.io.source import IdColumn
 from fpstore.io.writers import ColumnKind
 from fpstore.jobs.row_set import SpooledIds
-from fpstore.query.names import names_of
+from fpstore.query.id_lookup import ids_at
 from fpstore.query.snapshot import Snapshot
 
 
@@ -34,8 +34,8 @@ def id_column_kind(snapshot: Snapshot) -> ColumnKind:
 def id_column(ids: SpooledIds | None) -> IdColumn:
     if ids is None or ids.integers is not None:
         return None if ids is None else ids.integers
-    names = names_of(ids, np.arange(len(ids), dtype=np.uint64))
-    return StringColumn.of(names) if isinstance(names, list) else names
+    values = ids_at(ids, np.arange(len(ids), dtype=np.uint64))
+    return StringColumn.of(values) if isinstance(values, list) else values
 
 
 def take_ids(ids: IdColumn, places: npt.NDArray[np.intp]) -> Any:

@@ -26,7 +26,7 @@ from fpstore.plans.pieces import Pieces, PieceWriter, runs
 from fpstore.plans.places import scratch_folder
 from fpstore.plans.plan import PlanFolder, Stage
 from fpstore.plans.shuffle import group_places, split_numbers
-from fpstore.query.names import NAMED_ROWS
+from fpstore.query.id_lookup import ID_SLICE_ROWS
 
 
 def list_stages(parts: int, slices: int) -> list[Stage]:
@@ -150,7 +150,7 @@ def _near_rows(hashed: Pieces, first: np.uint64) -> dict[str, Any]:
 def _merge_rows(
     tables: list[dict[str, Any]], names: tuple[str, ...], strings: set[str]
 ) -> Iterator[dict[str, Any]]:
-    """Yield columns of several tables in the order of rows, at most NAMED_ROWS in a batch.
+    """Yield columns of several tables in the order of rows, at most ID_SLICE_ROWS in a batch.
 
     ``strings`` names the columns of strings.
     """
@@ -158,13 +158,13 @@ def _merge_rows(
         name: joined_ids([table[name] for table in tables], name in strings) for name in names
     }
     order = stable_order(np.concatenate([table["row"] for table in tables]))
-    for start in range(0, len(order), NAMED_ROWS):
-        places = order[start : start + NAMED_ROWS]
+    for start in range(0, len(order), ID_SLICE_ROWS):
+        places = order[start : start + ID_SLICE_ROWS]
         yield {name: plain_ids(take_ids(column, places)) for name, column in columns.items()}
 
 
 def _batches(lists: Iterable[Pieces], arrow: Any) -> Iterator[dict[str, Any]]:
-    """Yield the rows of lists in Parquet by NAMED_ROWS, as one process writes them.
+    """Yield the rows of lists in Parquet by ID_SLICE_ROWS, as one process writes them.
 
     The row groups depend on that.
     """
@@ -173,9 +173,10 @@ def _batches(lists: Iterable[Pieces], arrow: Any) -> Iterator[dict[str, Any]]:
         table = arrow.parquet.read_table(arrow.BufferReader(b"".join(pieces.blocks())))
         if table.num_rows:  # the types of an empty table are unknown
             waiting = table if waiting is None else arrow.concat_tables([waiting, table])
-            whole = waiting.num_rows // NAMED_ROWS * NAMED_ROWS
+            whole = waiting.num_rows // ID_SLICE_ROWS * ID_SLICE_ROWS
             yield from (
-                _values(waiting.slice(start, NAMED_ROWS)) for start in range(0, whole, NAMED_ROWS)
+                _values(waiting.slice(start, ID_SLICE_ROWS))
+                for start in range(0, whole, ID_SLICE_ROWS)
             )
             waiting = waiting.slice(whole)
     if waiting is not None and waiting.num_rows:

@@ -15,7 +15,7 @@ from fpstore.base.arrays import list_lims, slices
 from fpstore.errors import InputError, NotStoredError, show
 from fpstore.format.dictionary import NO_NUMBER
 from fpstore.io.check import check_id, check_ids
-from fpstore.query.names import Named
+from fpstore.query.id_lookup import SizedIds
 from fpstore.query.snapshot import Snapshot
 
 
@@ -126,7 +126,7 @@ def _sized(ids: Any) -> Any:
         ) from None
 
 
-class IdLookup:
+class SnapshotIds:
     """Looks up the ids of matches, as of the moment of the probe.
 
     Once pickled, as of the moment of use.
@@ -138,14 +138,14 @@ class IdLookup:
     def stored_id_numbers(self, fingerprints: Words) -> tuple[Lims, Words]:
         return self._snapshot.stored_id_numbers(fingerprints)
 
-    def named_within(self, numbers: Words, most: int | None) -> Named | None:
-        return self._snapshot.named_within(numbers, most)
+    def ids_within(self, numbers: Words, most: int | None) -> SizedIds | None:
+        return self._snapshot.ids_within(numbers, most)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopen, (self._path,)
 
 
-def _reopen(path: Path) -> IdLookup:
+def _reopen(path: Path) -> SnapshotIds:
     from fpstore.query.sharded import snapshot_at
 
-    return IdLookup(path, snapshot_at(path))
+    return SnapshotIds(path, snapshot_at(path))

@@ -14,7 +14,7 @@ from fpstore.base.aliases import Id, Lims, NamedColumns, Words
 from fpstore.base.width import Distances, Width, fingerprint_text
 from fpstore.io.check import check_ids
 from fpstore.io.tables import Tabular, arrow_table, values_at
-from fpstore.query.names import HeldIds, StoredIds, names_in_slices, names_of
+from fpstore.query.id_lookup import InMemoryIds, StoredIdLookup, ids_at, ids_in_slices
 
 
 class Match(NamedTuple, Generic[Id]):
@@ -54,7 +54,7 @@ class MatchList(list[Match[Id]]):
     more = False
 
 
-class MatchedIds(HeldIds):
+class MatchedIds(InMemoryIds):
     """The ids of matches at the time of the probe: match m has ``ids[lims[m]:lims[m + 1]]``."""
 
     def __init__(self, lims: Lims, ids: Words | list[str]) -> None:
@@ -92,7 +92,7 @@ class Matches(Tabular, Generic[Id]):
         lims: npt.NDArray[np.int64],
         rows: Words,
         distances: Distances,
-        stored: StoredIds | MatchedIds,
+        stored: StoredIdLookup | MatchedIds,
         width: Width,
         queries: Words,
         inserted: npt.NDArray[np.bool_] | None = None,
@@ -133,7 +133,7 @@ class Matches(Tabular, Generic[Id]):
         Uint64, or strings in a list.
         """
         lims, numbers = self._id_numbers()
-        return lims, names_of(self._stored, numbers)
+        return lims, ids_at(self._stored, numbers)
 
     def rows_of_ids(self) -> Iterator[tuple[npt.NDArray[np.intp], Any]]:
         """Yield (matches, ids) with a row for each match and id.
@@ -142,7 +142,7 @@ class Matches(Tabular, Generic[Id]):
         """
         lims, numbers = self._id_numbers()
         match = np.repeat(np.arange(len(self.rows)), np.diff(lims))
-        for rows, (ids,) in names_in_slices([(self._stored, numbers)]):
+        for rows, (ids,) in ids_in_slices([(self._stored, numbers)]):
             yield match[rows], ids
 
     def _id_numbers(self) -> tuple[Lims, Words]:
@@ -192,7 +192,7 @@ class Matches(Tabular, Generic[Id]):
     def _columns(self, query_ids: Any) -> NamedColumns:
         names = None if query_ids is None else check_ids(query_ids, len(self))
         lims, numbers = self._id_numbers()
-        ids = names_of(self._stored, numbers)
+        ids = ids_at(self._stored, numbers)
         query = np.repeat(np.arange(len(self)), np.diff(self.lims))
         fingerprints, distances, sizes = self.fingerprints, self.distances, np.diff(lims)
         if (sizes != 1).any():
@@ -215,7 +215,7 @@ class Matches(Tabular, Generic[Id]):
     def __iter__(self) -> Iterator[MatchList[Id]]:
         lims, numbers = self._id_numbers()
         fingerprints, distances = self._width.numbers(self.rows), self.distances.tolist()
-        for queries, (ids,) in names_in_slices([(self._stored, numbers)], lims[self.lims]):
+        for queries, (ids,) in ids_in_slices([(self._stored, numbers)], lims[self.lims]):
             plain = ids if isinstance(ids, list) else ids.tolist()
             bounds = self.lims[queries.start : queries.stop + 1].tolist()
             ends = (lims[bounds[0] : bounds[-1] + 1] - lims[bounds[0]]).tolist()

@@ -38,10 +38,10 @@ from fpstore.query.batches import (
     queries_at_once,
     unite,
 )
+from fpstore.query.id_lookup import SizedIds
 from fpstore.query.matches import Match, MatchList
 from fpstore.query.merged import merge_streams, unite_equal_keys
-from fpstore.query.names import Named
-from fpstore.query.repeats import repeated_names
+from fpstore.query.repeats import repeated_ids
 from fpstore.query.snapshot import Snapshot
 from fpstore.query.store_snapshot import MOST_MATCHES, StoreSnapshot
 from fpstore.query.tracker import Tracker
@@ -337,7 +337,7 @@ class ShardedSnapshot(Snapshot):
     def repeated_strings(self) -> Iterator[list[tuple[int, int]]]:
         """Yield pairs of the number of a string that an earlier shard has too, and that one's."""
         sources = [(0, self._hashes(place)) for place in range(len(self.manifest.shards))]
-        return repeated_names(self, _merge_shards(sources))
+        return repeated_ids(self, _merge_shards(sources))
 
     def _hashes(self, place: int) -> Iterator[Groups]:
         """Yield the strings of a shard as (hashes, how many have each, numbers), ascending."""
@@ -362,14 +362,14 @@ class ShardedSnapshot(Snapshot):
             ):
                 yield keys, counts, numbers | above
 
-    def named_within(self, numbers: Words, most: int | None) -> Named | None:
+    def ids_within(self, numbers: Words, most: int | None) -> SizedIds | None:
         if self.totals.id_kind != "string":
-            return Named(numbers)
+            return SizedIds(numbers)
         places, out, size = numbers >> np.uint64(NUMBER_BITS), [""] * len(numbers), 0
         for place in np.unique(places).tolist():
             at = np.flatnonzero(places == place)
             with self._opened(place) as snapshot:
-                part = snapshot.named_within(
+                part = snapshot.ids_within(
                     numbers[at] & NUMBER_MASK, None if most is None else most - size
                 )
             if part is None:
@@ -377,7 +377,7 @@ class ShardedSnapshot(Snapshot):
             size += part.string_bytes
             for i, name in zip(at.tolist(), part.ids, strict=True):
                 out[i] = name
-        return Named(out, size)
+        return SizedIds(out, size)
 
     def number_of(self, name: str) -> int | None:
         for place, snapshot in self.shards():

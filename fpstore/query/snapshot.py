@@ -18,10 +18,10 @@ from fpstore.design.families import Design
 from fpstore.errors import NotStoredError
 from fpstore.format.record import Totals
 from fpstore.query.batches import MatchColumns, Nearest
+from fpstore.query.id_lookup import SizedIds, ids_at, ids_in_slices
 from fpstore.query.matches import MatchList
-from fpstore.query.names import Named, names_in_slices, names_of
 
-IdColumn = tuple[Lims, Words | list[str]]  # lims, ids
+IdLists = tuple[Lims, Words | list[str]]  # lims, ids
 FIRST_BATCH = 1 << 12  # queries
 
 
@@ -142,10 +142,10 @@ class Snapshot(ABC):
         """Return the ids of a fingerprint; none if it is not stored."""
         return self.list_ids(self.id_numbers(row_of_number(value, self.width.words))[1].tolist())
 
-    def ids_of(self, fingerprints: Words) -> IdColumn:
+    def ids_of(self, fingerprints: Words) -> IdLists:
         """Return (lims, ids) of stored fingerprints; KeyError if one is not stored."""
         lims, numbers = self.stored_id_numbers(fingerprints)
-        return lims, names_of(self, numbers)
+        return lims, ids_at(self, numbers)
 
     def stored_id_numbers(self, fingerprints: Words) -> tuple[Lims, Words]:
         """Return (lims, id numbers) of stored fingerprints; KeyError if one is not stored."""
@@ -168,10 +168,10 @@ class Snapshot(ABC):
         """Return the ids of id numbers: the numbers themselves, or their strings."""
         if self.totals.id_kind != "string":
             return numbers
-        return names_of(self, np.array(numbers, np.uint64))  # type: ignore[return-value]
+        return ids_at(self, np.array(numbers, np.uint64))  # type: ignore[return-value]
 
     @abstractmethod
-    def named_within(self, numbers: Words, most: int | None) -> Named | None:
+    def ids_within(self, numbers: Words, most: int | None) -> SizedIds | None:
         """Return the ids of many id numbers.
 
         None if they are strings that take more than ``most`` bytes together.
@@ -213,7 +213,7 @@ class Snapshot(ABC):
         """
         for keys, counts, numbers in self.groups():
             lims = list_lims(counts)
-            for rows, (ids,) in names_in_slices([(self, numbers)]):
+            for rows, (ids,) in ids_in_slices([(self, numbers)]):
                 first = np.searchsorted(lims, rows.start, side="right") - 1
                 last = np.searchsorted(lims, rows.stop)
                 yield (

@@ -41,9 +41,9 @@ from fpstore.query.batches import (
 )
 from fpstore.query.delta import ABSENT, PRESENT, Delta
 from fpstore.query.generation import Generation
+from fpstore.query.id_lookup import SizedIds
 from fpstore.query.matches import Match, MatchList
 from fpstore.query.merged import cut_groups
-from fpstore.query.names import Named
 from fpstore.query.snapshot import Snapshot
 
 PIECE_KEYS = 1 << 18
@@ -349,10 +349,10 @@ class StoreSnapshot(Snapshot):
             return list(map(self._string, numbers))
         return super().list_ids(numbers)
 
-    def named_within(self, numbers: Words, most: int | None) -> Named | None:
+    def ids_within(self, numbers: Words, most: int | None) -> SizedIds | None:
         """Each distinct string is read once, in order, and is one object."""
         if self.totals.id_kind != "string":
-            return Named(numbers)
+            return SizedIds(numbers)
         order = stable_order(numbers)
         ascending = numbers[order]
         dictionary, delta = self.generation.dictionary, self.delta
@@ -375,7 +375,7 @@ class StoreSnapshot(Snapshot):
             size += len(string)
             if most is not None and size > most:
                 return None
-        return Named(out, size)
+        return SizedIds(out, size)
 
     def _string(self, number: int) -> str:
         delta, dictionary = self.delta, self.generation.dictionary

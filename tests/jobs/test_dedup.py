@@ -25,7 +25,7 @@ from fpstore.errors import InputError, StoreExistsError
 from fpstore.hashing import TextReader
 from fpstore.io.parquet import TableRows
 from fpstore.io.source import Projection
-from fpstore.query.names import HeldIds
+from fpstore.query.id_lookup import InMemoryIds
 
 WORDS = [f"word{i}" for i in range(400)]
 USUAL_RADIUS = {32: 1, 64: 3, 128: 6, 256: 12}
@@ -150,7 +150,7 @@ def test_greedy_groups_have_no_chains(tmp_path, width):
 @pytest.mark.parametrize("group", ["connected", "greedy"])
 def test_what_was_removed_and_why(tmp_path, monkeypatch, group):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("fpstore.jobs.clusters.NAMED_ROWS", 30)
+    monkeypatch.setattr("fpstore.jobs.clusters.ID_SLICE_ROWS", 30)
     monkeypatch.setattr("fpstore.jobs.dedup.COMPARED_AT_ONCE", 50)
     values = families(np.random.default_rng(8), 64, 400)
     digits = Width(64).texts(np.array(values, np.uint64))
@@ -585,10 +585,12 @@ def test_sizes_of_clusters():
     sizes = [2, 2, 3, 4, 7, 8, 15, 16]
     lims = np.concatenate([[0], np.cumsum(sizes)])
     numbers = np.arange(sum(sizes), dtype=np.uint64)
-    clusters = fpstore.Clusters(lims, HeldIds(numbers), numbers, 100)
+    clusters = fpstore.Clusters(lims, InMemoryIds(numbers), numbers, 100)
     assert clusters.histogram() == {"2": 2, "3": 1, "4-7": 2, "8-15": 2, "16-31": 1}
     assert [len(cluster) for cluster in clusters.largest(3)] == [16, 15, 8]
-    assert fpstore.Clusters(np.zeros(1, np.int64), HeldIds([]), numbers[:0], 0).histogram() == {}
+    assert (
+        fpstore.Clusters(np.zeros(1, np.int64), InMemoryIds([]), numbers[:0], 0).histogram() == {}
+    )
 
 
 H = "h\n0000000000000001\n"

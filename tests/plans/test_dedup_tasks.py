@@ -291,8 +291,8 @@ def test_lists_of_parts_are_joined(tmp_path, monkeypatch, kind, ids):
 
     Not where the parts end.
     """
-    monkeypatch.setattr("fpstore.query.names.NAMED_ROWS", 7)
-    monkeypatch.setattr("fpstore.plans.removed.NAMED_ROWS", 7)
+    monkeypatch.setattr("fpstore.query.id_lookup.ID_SLICE_ROWS", 7)
+    monkeypatch.setattr("fpstore.plans.removed.ID_SLICE_ROWS", 7)
     monkeypatch.setattr("fpstore.plans.pieces.BLOCK_BYTES", 100)
     monkeypatch.setattr("fpstore.io.parquet.GROUP_ROWS", 20)
     rng, made = random.Random(3), [0x00FF00FF00FF00FF]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from shards import KINDS, both, ids_of, queries_of, rows_of
 
-from fpstore.query.names import names_of
+from fpstore.query.id_lookup import ids_at
 from fpstore.query.snapshot import Snapshot
 
 VALUES = rows_of(64, 150, 1)
@@ -13,7 +13,7 @@ QUERIES = np.array(queries_of(VALUES, 64), np.uint64)
 
 def names(snapshot, numbers):
     """Return ids, sorted: two snapshots may number the same strings otherwise."""
-    return sorted(np.asarray(names_of(snapshot, numbers)).tolist())
+    return sorted(np.asarray(ids_at(snapshot, numbers)).tolist())
 
 
 def groups(snapshot):
@@ -37,7 +37,7 @@ def items(snapshot):
 
 
 def first_id(snapshot):
-    name = names_of(snapshot, snapshot.id_numbers(QUERIES[:1])[1][:1])[0]
+    name = ids_at(snapshot, snapshot.id_numbers(QUERIES[:1])[1][:1])[0]
     return snapshot.number_of(name) if isinstance(name, str) else int(name)
 
 
@@ -81,7 +81,7 @@ MEMBERS = {
     "stored_id_numbers": lambda it: lists(it.stored_id_numbers(QUERIES[:4]), it),
     "id_numbers": lambda it: lists(it.id_numbers(QUERIES), it),
     "list_ids": lambda it: sorted(it.list_ids(it.id_numbers(QUERIES)[1].tolist())),
-    "named_within": lambda it: names(it, it.id_numbers(QUERIES)[1]),
+    "ids_within": lambda it: names(it, it.id_numbers(QUERIES)[1]),
     "number_of": lambda it: it.number_of("document 3") is None,
     "numbers_of_strings": strings_known,
     "with_ids": lambda it: it.with_ids(it.id_numbers(QUERIES[:3])[1])[0].tolist(),

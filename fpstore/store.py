@@ -242,7 +242,7 @@ class Store(Generic[Id]):
         value = self._fingerprint(fingerprint)
         ids: list[Any] = self.snapshot().get_ids(value)
         if not ids:
-            text = fingerprint_text(self._width.outer(value), self.width)
+            text = fingerprint_text(self._width.from_number(value), self.width)
             raise NotStoredError(f"the fingerprint {text} is not stored", got=fingerprint)
         return ids
 
@@ -293,7 +293,7 @@ class Store(Generic[Id]):
         )
 
     def _fingerprint(self, fingerprint: Any) -> int:
-        return self._width.inner(check_fingerprint(fingerprint, self._width))
+        return self._width.to_number(check_fingerprint(fingerprint, self._width))
 
     def _rows(self, fingerprints: Any, ids: Any) -> tuple[Words, Words | list[str] | None]:
         if is_one(fingerprints, self._width):
@@ -306,7 +306,7 @@ class Store(Generic[Id]):
     def _outer_matches(self, matches: MatchList) -> MatchList[Id]:
         if self._same_numbers:
             return matches
-        outer = self._width.outer
+        outer = self._width.from_number
         return MatchList(match._replace(fingerprint=outer(match.fingerprint)) for match in matches)
 
     def _matches(
@@ -528,7 +528,7 @@ class Store(Generic[Id]):
             integers in a store whose ids are strings.
         """
         lims, rows = fingerprints_of(self.snapshot(), ids)
-        return lims, self._width.outside(rows)
+        return lims, self._width.to_array(rows)
 
     @overload
     def items(self: Store[int]) -> Iterator[tuple[Words, Lims, Words]]: ...
@@ -543,7 +543,7 @@ class Store(Generic[Id]):
         fingerprint of a piece may have more ids in the next.
         """
         return (
-            (self._width.outside(rows), lims, ids) for rows, lims, ids in self.snapshot().items()
+            (self._width.to_array(rows), lims, ids) for rows, lims, ids in self.snapshot().items()
         )
 
     # Whole-corpus jobs

@@ -96,7 +96,7 @@ class Worker:
         self._pool = Pool(1) if thread else None
         self._job: Future[object] | None = None
 
-    def do(self, work: Callable[..., object], *arguments: Any) -> None:
+    def submit(self, work: Callable[..., object], *arguments: Any) -> None:
         """Do a job after the one before, whose error is raised."""
         self.wait()
         if self._pool is None:
@@ -142,7 +142,7 @@ def in_order(
             yield first, pool.result(job)
 
 
-def ahead(items: Iterator[T]) -> Iterator[T]:
+def read_ahead(items: Iterator[T]) -> Iterator[T]:
     """Yield items; a thread makes the next one meanwhile."""
     with Pool(1) as pool:
         job = pool.submit(_take, items)

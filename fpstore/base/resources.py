@@ -32,7 +32,7 @@ _UNITS = {
     "tib": 1 << 40,
 }
 LEAST_MEMORY = 64 << 20
-_TRIMMED = 8 << 20  # bytes of a room
+_TRIM_BYTES = 8 << 20  # bytes of a reservation
 MOST_THREADS = 1024
 ROOT = Path("/")  # of /proc and /sys
 
@@ -56,7 +56,7 @@ class Resources(NamedTuple):
             self.progress(phase, done, total)
 
 
-class Room:
+class MemoryBudget:
     """Bytes that threads share: a thread waits until what it needs is free, or all is."""
 
     def __init__(self, total: int) -> None:
@@ -65,15 +65,15 @@ class Room:
         self._freed = Condition()
 
     @contextmanager
-    def taking(self, count: int) -> Iterator[None]:
-        """Have some bytes inside the block."""
+    def reserve(self, count: int) -> Iterator[None]:
+        """Hold bytes inside the block."""
         with self._freed:
             self._freed.wait_for(lambda: self._taken + count <= self.total or not self._taken)
             self._taken += count
         try:
             yield
         finally:
-            if count >= _TRIMMED:
+            if count >= _TRIM_BYTES:
                 _kernel.trim()  # each thread would keep some
             with self._freed:
                 self._taken -= count

@@ -57,11 +57,11 @@ class Width:
     # One fingerprint: as users know it, a number below 2^bits, and as the kernel does, a number of
     # whole words
 
-    def inner(self, value: int) -> int:
+    def to_number(self, value: int) -> int:
         """Return the number of a fingerprint in the kernel."""
         return value << self._unused
 
-    def outer(self, number: int) -> int:
+    def from_number(self, number: int) -> int:
         """Return the fingerprint of a number in the kernel."""
         return number >> self._unused
 
@@ -100,7 +100,7 @@ class Width:
         data = np.ascontiguousarray(rows).astype(">u8").view(np.uint8).reshape(-1, self.words * 8)
         return np.ascontiguousarray(data[:, : self.bytes])
 
-    def outside(self, rows: Words) -> npt.NDArray[Any]:
+    def to_array(self, rows: Words) -> npt.NDArray[Any]:
         """Return fingerprints as users get them.
 
         Uint32 (n,), uint64 (n,), or uint8 (n, ``bytes``) above 64 bits.

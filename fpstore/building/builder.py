@@ -15,7 +15,7 @@ import numpy as np
 from fpstore import _kernel
 from fpstore.base.aliases import Progress, Words
 from fpstore.base.arguments import check_choice, check_flag, check_progress
-from fpstore.base.pools import ahead
+from fpstore.base.pools import read_ahead
 from fpstore.base.resources import Resources, parse_memory, parse_threads
 from fpstore.base.strings import StringColumn
 from fpstore.base.width import Width, check_width, empty_rows
@@ -290,7 +290,7 @@ class _Build:
 
     def _table_in_parts(self, identity: _Identity, table: int, resources: Resources) -> None:
         self._work.tick()
-        rows = identity.keys if self._threads == 1 else lambda: ahead(identity.keys())
+        rows = identity.keys if self._threads == 1 else lambda: read_ahead(identity.keys())
         keys = TableKeys(
             rows,
             identity.count,

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from fpstore.base.aliases import Array, Groups, Words
 from fpstore.base.arrays import list_lims, spans
-from fpstore.base.pools import ahead
+from fpstore.base.pools import read_ahead
 from fpstore.base.width import empty_rows
 from fpstore.disk.mapped import own_pages
 from fpstore.disk.temporary import SpillFile
@@ -70,7 +70,7 @@ class Column:
         if self._file is None:
             return in_pieces(self._parts)
         starts = range(0, self.rows, COPY_ROWS)
-        return ahead(self.part(start, min(COPY_ROWS, self.rows - start)) for start in starts)
+        return read_ahead(self.part(start, min(COPY_ROWS, self.rows - start)) for start in starts)
 
     def whole(self) -> Array:
         if self._file is not None:
@@ -136,7 +136,7 @@ class SortedColumns:
 
         No piece has more than COPY_ROWS numbers, unless a single key has them.
         """
-        return ahead(self._groups()) if self._in_files else self._groups()
+        return read_ahead(self._groups()) if self._in_files else self._groups()
 
     def _groups(self) -> Iterator[Groups]:
         start = number = 0

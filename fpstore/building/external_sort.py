@@ -100,7 +100,7 @@ class DigitCounts:
         self._counts = [np.zeros(1 << bits, np.uint64) for _ in self._slices]
         self._depth, self._threads, self._stop = depth, threads, stop
         slices = zip(self._slices, self._counts, strict=True)
-        do_all(
+        run_parts(
             threads,
             [
                 partial(_kernel.count_parts, part.keys, depth, out, stop=stop)
@@ -128,7 +128,7 @@ class DigitCounts:
                 )
             )
             at += counts
-        do_all(self._threads, work)
+        run_parts(self._threads, work)
 
 
 def sort_rows(
@@ -173,7 +173,7 @@ def sort_rows(
                 )
             )
             first = last + 1
-    do_all(threads, work)
+    run_parts(threads, work)
     for part in large:
         start, end = int(ends[part] - digits.sizes[part]), int(ends[part])
         _sort_within(
@@ -224,7 +224,7 @@ def group_rows(keys: Words, numbers: Numbers, memory: Words) -> SortedRows:
     return SortedRows(keys[:key_count], memory[:key_count], numbers[:number_count])
 
 
-def do_all(threads: int, work: Sequence[Callable[[], object]]) -> None:
+def run_parts(threads: int, work: Sequence[Callable[[], object]]) -> None:
     deque(in_order(lambda part: part(), work, threads if len(work) > 1 else 1, len(work)), maxlen=0)
 
 

@@ -62,9 +62,9 @@ class TableKeys:
         most = memory // (sort_bytes(self._words) // 2)  # rows of an array as large as that
         run_rows = most // RUN_ARRAYS
         if count > run_rows:
-            run_rows //= _at_once(threads)
+            run_rows //= _parts_in_memory(threads)
         self._run_rows = max(min(run_rows, count), 1)
-        self._part_rows = most // (PART_ARRAYS * _at_once(threads))
+        self._part_rows = most // (PART_ARRAYS * _parts_in_memory(threads))
         self._folder = folder
         self._buffers: list[_RunBuffers] = []
         self._runs: Runs | None = None
@@ -197,6 +197,6 @@ def most_threads(memory: int, words: int) -> int:
     return max(memory // (THREAD_MEMORY * words), 1)
 
 
-def _at_once(threads: int) -> int:
+def _parts_in_memory(threads: int) -> int:
     """Return how many runs or parts are in memory: one for each thread, and one that waits."""
     return threads + 1 if threads > 1 else 1

@@ -17,7 +17,7 @@ from fpstore.base.arguments import (
 from fpstore.base.keywords import keyword
 from fpstore.base.resources import Resources, parse_threads
 from fpstore.calibration.image_changes import IMAGE_CHANGES, ImageChange, parse_image_change
-from fpstore.calibration.measures import Evidence, Measured, Rate, hash_items
+from fpstore.calibration.measures import Evidence, Measurement, Rate, hash_items
 from fpstore.calibration.pictures import read_pictures
 from fpstore.calibration.settings import Setting, read_setting, usual_settings
 from fpstore.calibration.text_changes import CHANGES, TextChange, parse_change
@@ -54,7 +54,7 @@ class Suggestion:
 
     Attributes
     ----------
-    measured : Measured
+    measured : Measurement
         The setting, and the distances of copies from their originals and of strangers.
     radius : int or None
         None if strangers are within every radius.
@@ -70,7 +70,7 @@ class Suggestion:
         Whether there is a radius, and few enough documents are removed wrongly.
     """
 
-    measured: Measured
+    measured: Measurement
     radius: int | None
     recall: Rate
     strangers: Rate
@@ -379,7 +379,7 @@ def calibrate_texts(
     suggestions, grouped = list[Suggestion](), dict[Any, Hashed]()
     for number, setting in enumerate(options.settings):
         resources.report("measuring", number, len(options.settings))
-        measured = Measured(
+        measured = Measurement(
             setting, evidence, hash_items(setting, evidence.items, resources.threads)
         )
         maker = str(setting.fingerprinter.describe())  # settings may differ in their radius only
@@ -424,7 +424,7 @@ def calibrate_pictures(
     )
     suggestions = []
     for setting, hashed in zip(options.settings, pictures.hashed, strict=True):
-        measured = Measured(setting, pictures.evidence, hashed)
+        measured = Measurement(setting, pictures.evidence, hashed)
         radius = _largest_radius(measured, pictures.documents)
         suggestions.append(_suggestion(measured, radius, fits=radius is not None))
     return Calibration(
@@ -439,7 +439,7 @@ def calibrate_pictures(
     )
 
 
-def _largest_radius(measured: Measured, documents: int) -> int | None:
+def _largest_radius(measured: Measurement, documents: int) -> int | None:
     """Return the radius of a setting, or the largest one with few expected pairs of strangers.
 
     As many are expected as in the sample: at most one for each hundred documents.
@@ -461,7 +461,7 @@ def _largest_radius(measured: Measured, documents: int) -> int | None:
 
 
 def _suggestion(
-    measured: Measured,
+    measured: Measurement,
     radius: int | None,
     removed: Rate | None = None,
     wrong: Rate | None = None,
@@ -473,7 +473,7 @@ def _suggestion(
 
 
 def _text_suggestion(
-    measured: Measured, removal: Removal, documents: int, most_wrong: float
+    measured: Measurement, removal: Removal, documents: int, most_wrong: float
 ) -> Suggestion:
     """Return the largest radius with few enough wrong removals, by bisection, or the smallest."""
     high = _largest_radius(measured, documents)

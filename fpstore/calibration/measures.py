@@ -82,7 +82,7 @@ class Evidence:
     alike: int
 
 
-class Measured:
+class Measurement:
     """The distances by a setting, of copies from their originals by change, and of strangers."""
 
     def __init__(self, setting: Setting, evidence: Evidence, hashed: Hashed) -> None:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from fpstore.base.keywords import keyword
 from fpstore.base.pools import in_order
-from fpstore.base.resources import Resources, Room, parse_memory
+from fpstore.base.resources import MemoryBudget, Resources, parse_memory
 from fpstore.calibration.image_changes import ImageChange
 from fpstore.calibration.measures import Evidence, Places, family_heads, hash_items
 from fpstore.calibration.seeded import Draws, Reservoir
@@ -100,7 +100,7 @@ def read_pictures(
             resources.report("reading", number + 1, None)
     files = reservoir.sample()
     copied = set(Draws(seed, "order").order(len(files))[:copies])
-    look = partial(_measure, settings, changes, seed, Room(parse_memory(None)))
+    look = partial(_measure, settings, changes, seed, MemoryBudget(parse_memory(None)))
     results = in_order(
         lambda at: look(at[1], copied=at[0] in copied),
         enumerate(files),
@@ -153,7 +153,7 @@ def _measure(
     settings: Sequence[Setting],
     changes: Sequence[ImageChange],
     seed: int,
-    room: Room,
+    budget: MemoryBudget,
     file: File,
     *,
     copied: bool,
@@ -164,7 +164,7 @@ def _measure(
     """
     try:
         with refusals(str(file.path), file.path):
-            (picture,) = (_plain(image) for image in frames(file.path, every=False, room=room))
+            (picture,) = (_plain(image) for image in frames(file.path, every=False, budget=budget))
     except InputError as error:
         return skip_reason(file, error)
     if max(picture.size) > LARGEST:

@@ -182,7 +182,9 @@ class DamagedStore:
                 note_fault(self._report, table.path, "a file of another store")
         tables = [table for table in tables if table.header.set_digest == digest]
         manifest = self.manifest
-        if manifest is not None and not all(_is_of(manifest.design, table) for table in tables):
+        if manifest is not None and not all(
+            _is_table_of(manifest.design, table) for table in tables
+        ):
             number = manifest.generation.number
             self._report.losses.append(f"the design: the new store has that of generation {number}")
         return digest, tables
@@ -238,7 +240,7 @@ def _read_log(path: Path) -> _DamagedLog:
     return _DamagedLog(path, header, end, superseded, fault)
 
 
-def _is_of(design: Design, table: Table) -> bool:
+def _is_table_of(design: Design, table: Table) -> bool:
     number = table.header.table
     return table.header.table_count == len(design.tables) and design.tables[number] == table.spec
 

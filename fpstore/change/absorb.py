@@ -13,7 +13,7 @@ from fpstore.base.strings import string_spans
 from fpstore.building.strings import StringSpool
 from fpstore.change.committer import Committer, remove_generation
 from fpstore.change.content import PHASE_MERGE, SnapshotContent, UnitedContent
-from fpstore.change.merge import Frozen, Merge, MergeInput
+from fpstore.change.merge import Merge, MergeInput, MergeStart
 from fpstore.disk.files import RUN_REPAIR
 from fpstore.disk.temporary import array_on_disk
 from fpstore.errors import CorruptStoreError, InputError
@@ -96,7 +96,7 @@ class Absorb(Merge):
             raise InputError("string ids cannot be renumbered: leave renumber out")
         return kind or snapshot.totals.id_kind
 
-    def _union(self, frozen: Frozen, kind: str, folder: Path) -> MergeInput:
+    def _union(self, frozen: MergeStart, kind: str, folder: Path) -> MergeInput:
         snapshot = frozen.snapshot
         totals = [store.totals for store in (snapshot, *self._others)]
         counts = sum(t.fingerprints for t in totals), sum(t.ids for t in totals)
@@ -129,7 +129,7 @@ class Absorb(Merge):
         return MergeInput(UnitedContent(sources), Totals(*counts, next_row, kind), is_union=True)
 
     def _translation(
-        self, frozen: Frozen, other: StoreSnapshot, new: StringSpool, folder: Path
+        self, frozen: MergeStart, other: StoreSnapshot, new: StringSpool, folder: Path
     ) -> Callable[[Words], Words]:
         """Give each string of another store a number in this one, in a table in a file.
 

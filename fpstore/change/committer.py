@@ -209,7 +209,7 @@ class Committer:
                 with refusing(self.path, NOTHING_CHANGED):
                     self._adopt(manifest)
             except BaseException:
-                tracker.forget()
+                tracker.invalidate()
                 raise
         self.unsettled, self._applied = False, self.log.number
         try:
@@ -222,8 +222,8 @@ class Committer:
 
     def _adopt(self, manifest: Manifest) -> None:
         tracker, number = self.tracker, manifest.generation.number
-        remove_obsolete(tracker.here(), number)
-        folder = tracker.here() / generation_folder(number)
+        remove_obsolete(tracker.current_path(), number)
+        folder = tracker.current_path() / generation_folder(number)
         log = LogWriter(folder / LOG_FILE, LogHeader.of(manifest))
         reader = LogReader(log.path, log.header)
         tracker.adopt(

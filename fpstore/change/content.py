@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.base.aliases import Groups, Words
-from fpstore.base.pools import ahead
+from fpstore.base.pools import read_ahead
 from fpstore.base.resources import Resources
 from fpstore.base.width import WORD_BITS, leading_words, row_of_number, row_place, rows_like
 from fpstore.building.columns import COPY_ROWS, in_pieces
@@ -241,7 +241,9 @@ def _in_order(keys: Words, counts: Words, ids: Words) -> Groups:
 # Writing
 
 
-def noting(groups: Iterable[Groups], used: npt.NDArray[np.bool_], folder: Path) -> Iterator[Groups]:
+def marking_used(
+    groups: Iterable[Groups], used: npt.NDArray[np.bool_], folder: Path
+) -> Iterator[Groups]:
     """Yield the groups, and set ``used`` at each number of a string that occurs."""
     for keys, counts, ids in groups:
         if len(ids) and int(ids.max()) >= len(used):
@@ -306,9 +308,9 @@ class _Stream:
         self, summary: KeySummary | None, used: npt.NDArray[np.bool_] | None
     ) -> None:
         histogram = (summary or self._summarize()).counts
-        groups = self._source.groups() if self._threads == 1 else ahead(self._source.groups())
+        groups = self._source.groups() if self._threads == 1 else read_ahead(self._source.groups())
         self._writer.write_identity(
-            histogram, groups if used is None else noting(groups, used, self._writer.folder)
+            histogram, groups if used is None else marking_used(groups, used, self._writer.folder)
         )
 
     def _write_table(self, number: int) -> None:

@@ -72,7 +72,7 @@ class Deleted(NamedTuple):
     missing: int
 
 
-class FewRows(NamedTuple):
+class SmallChange(NamedTuple):
     """A change of a few rows, without arrays."""
 
     totals: Totals
@@ -89,9 +89,9 @@ class NewRows(NamedTuple):
     totals: Totals  # with the kind of ids and the next row after the change
 
 
-def logged(snapshot: StoreSnapshot, change: Change | FewRows) -> LoggedChange:
+def logged(snapshot: StoreSnapshot, change: Change | SmallChange) -> LoggedChange:
     delta = snapshot.delta
-    if isinstance(change, FewRows):
+    if isinstance(change, SmallChange):
         words = snapshot.width.words
         totals, rows, strings = change
         if len(rows) == 1:
@@ -141,7 +141,7 @@ def probed_insertion_of_one(
     radius: int,
     always: bool,
     note_reused: NoteReused,
-) -> tuple[FewRows | None, MatchList]:
+) -> tuple[SmallChange | None, MatchList]:
     """Probe, and add the row if nothing matched; the result is the matches."""
     kind = kind_with(snapshot, (identifier,))
     matches = snapshot.probe(value, radius)
@@ -158,7 +158,9 @@ def probed_insertion_of_one(
     totals = Totals(
         before.fingerprints + (not stored), before.ids + 1, before.next_row, kind
     ).counting(number)
-    return FewRows(totals, [(ADD | IN_BASE if in_base else ADD, value, number)], strings), matches
+    return SmallChange(
+        totals, [(ADD | IN_BASE if in_base else ADD, value, number)], strings
+    ), matches
 
 
 def replacement(
@@ -202,7 +204,7 @@ def replacement(
 
 def replacement_of_one(
     snapshot: StoreSnapshot, fingerprint: int, identifier: int | str, note_reused: NoteReused
-) -> tuple[FewRows | None, int]:
+) -> tuple[SmallChange | None, int]:
     """Do :func:`replacement` for one row."""
     kind = kind_with(snapshot, (identifier,))
     number, strings = number_or_string(snapshot, identifier, note_reused)
@@ -211,7 +213,7 @@ def replacement_of_one(
     is_new = len(left_by_id) == len(before_change)
     if not is_new and not left_by_id:
         return None, 0
-    rows, dying = leaving(snapshot, left_by_id, number)
+    rows, dying = rows_without_id(snapshot, left_by_id, number)
     before = snapshot.totals
     count = before.fingerprints - dying
     if is_new:
@@ -221,7 +223,7 @@ def replacement_of_one(
     totals = Totals(count, before.ids + is_new - len(left_by_id), before.next_row, kind).counting(
         number
     )
-    return FewRows(totals, rows, strings), 1
+    return SmallChange(totals, rows, strings), 1
 
 
 def probed_replacement_of_one(
@@ -230,7 +232,7 @@ def probed_replacement_of_one(
     identifier: int | str,
     radius: int,
     note_reused: NoteReused,
-) -> tuple[FewRows | None, MatchList]:
+) -> tuple[SmallChange | None, MatchList]:
     """Take an id from all other fingerprints; probe, and add the row if nothing else matched."""
     kind = kind_with(snapshot, (identifier,))
     number = None if is_fresh(snapshot) else number_of(snapshot, identifier)
@@ -249,11 +251,11 @@ def probed_replacement_of_one(
         matches += [match._replace(ids=ids)] if ids else []
     if matches and not left_by_id:
         return None, matches
-    rows, dying = ([], 0) if number is None else leaving(snapshot, left_by_id, number)
+    rows, dying = ([], 0) if number is None else rows_without_id(snapshot, left_by_id, number)
     before = snapshot.totals
     count, strings = before.fingerprints - dying, list[bytes]()
     if matches:
-        return FewRows(
+        return SmallChange(
             before._replace(fingerprints=count, ids=before.ids - len(left_by_id)), rows, strings
         ), matches
     number, strings = number_or_string(snapshot, identifier, note_reused)
@@ -262,7 +264,7 @@ def probed_replacement_of_one(
     totals = Totals(
         count + (not present_ids), before.ids + 1 - len(left_by_id), before.next_row, kind
     ).counting(number)
-    return FewRows(totals, rows, strings), matches
+    return SmallChange(totals, rows, strings), matches
 
 
 # Deleting
@@ -280,19 +282,19 @@ def deletion_of_fingerprints(
 
 def deletion_of_ids(
     snapshot: StoreSnapshot, ids: Words | list[str]
-) -> tuple[Change | FewRows | None, Deleted]:
+) -> tuple[Change | SmallChange | None, Deleted]:
     """Remove every pair that has one of these ids."""
     if len(ids) == 1:
         number = number_of(snapshot, ids[0] if isinstance(ids, list) else int(ids[0]))
         left_by_id = [] if number is None else snapshot.get_fingerprints(number)
         if number is None or not left_by_id:
             return None, Deleted(0, 1)
-        rows, dying = leaving(snapshot, left_by_id, number)
+        rows, dying = rows_without_id(snapshot, left_by_id, number)
         before = snapshot.totals
         totals = before._replace(
             fingerprints=before.fingerprints - dying, ids=before.ids - len(left_by_id)
         )
-        return FewRows(totals, rows, []), Deleted(len(left_by_id), 0)
+        return SmallChange(totals, rows, []), Deleted(len(left_by_id), 0)
     unique = list(dict.fromkeys(ids)) if isinstance(ids, list) else np.unique(ids)
     numbers, has_number = numbers_of(snapshot, unique)
     fingerprints, stored = snapshot.with_ids(numbers[has_number])
@@ -415,7 +417,9 @@ def _last_of_each_id(
     return fingerprints[::-1][places], distinct
 
 
-def leaving(snapshot: StoreSnapshot, fingerprints: list[int], number: int) -> tuple[list[Row], int]:
+def rows_without_id(
+    snapshot: StoreSnapshot, fingerprints: list[int], number: int
+) -> tuple[list[Row], int]:
     """Return the rows that take an id from fingerprints, and how many fingerprints die."""
     rows, dying = [], 0
     for fingerprint in fingerprints:

@@ -55,7 +55,7 @@ class _NumbersInUseError(Exception):
 
 
 @dataclass(frozen=True)
-class Frozen:
+class MergeStart:
     """The store at the moment when a merge begins, and where its log ended then."""
 
     snapshot: StoreSnapshot
@@ -160,14 +160,14 @@ class Merge:
         if snapshot.version or self._design is not None:
             self._replace(frozen, MergeInput(SnapshotContent(snapshot), snapshot.totals))
 
-    def _freeze(self) -> Frozen:
+    def _freeze(self) -> MergeStart:
         """Return the current state as the content to be merged."""
         self._committer.settle()
         snapshot, log = self._tracker.snapshot(), self._committer.log
         self.numbers_in_use.clear()
-        return Frozen(snapshot, list(snapshot.delta.strings), log.place, log.number)
+        return MergeStart(snapshot, list(snapshot.delta.strings), log.place, log.number)
 
-    def _replace(self, frozen: Frozen, source: MergeInput) -> None:
+    def _replace(self, frozen: MergeStart, source: MergeInput) -> None:
         """Write the new generation, and replace the current one by it."""
         current = frozen.snapshot.generation
         number = current.record.number + 1
@@ -195,7 +195,7 @@ class Merge:
                 remove_generation(temporary)
             raise
 
-    def _write(self, frozen: Frozen, source: MergeInput, temporary: Path) -> _NewTables:
+    def _write(self, frozen: MergeStart, source: MergeInput, temporary: Path) -> _NewTables:
         totals = source.totals
         manifest = self._redesigned(frozen.snapshot, totals.fingerprints)
         writer = GenerationWriter(temporary, manifest.blocks, self._work, self._resources.threads)
@@ -260,7 +260,7 @@ class Merge:
 
     def _finish(
         self,
-        frozen: Frozen,
+        frozen: MergeStart,
         source: MergeInput,
         tables: _NewTables,
         temporary: Path,
@@ -277,7 +277,7 @@ class Merge:
         sync_folder(folder.parent)
         generation, log, reader = None, None, None
         try:
-            home = self._tracker.here()
+            home = self._tracker.current_path()
             generation = Generation(home, manifest, self._tracker.pages)
             log = LogWriter(home / folder.name / LOG_FILE, LogHeader.of(manifest))
             reader = LogReader(log.path, log.header)
@@ -394,7 +394,7 @@ class Merge:
         return copied
 
     def _write_dictionary(
-        self, frozen: Frozen, new: StringSpool | None, tables: _NewTables, temporary: Path
+        self, frozen: MergeStart, new: StringSpool | None, tables: _NewTables, temporary: Path
     ) -> npt.NDArray[np.bool_] | None:
         """Write the dictionary, or keep the old one if that is as good.
 

@@ -17,7 +17,7 @@ from fpstore.base.strings import StringColumn, string_spans
 from fpstore.building.generation_writer import GenerationWriter, Work, finish_store
 from fpstore.building.strings import StringSpool
 from fpstore.building.target import Target, refuse_inside_store
-from fpstore.change.content import PHASE_MERGE, SnapshotContent, noting, write_sorted
+from fpstore.change.content import PHASE_MERGE, SnapshotContent, marking_used, write_sorted
 from fpstore.disk.files import RUN_REPAIR
 from fpstore.disk.folders import sync_folder
 from fpstore.disk.refusals import NOTHING_CHANGED, refusing
@@ -83,7 +83,7 @@ def _write_part(
 def _string_numbers(snapshot: StoreSnapshot, part: tuple[int, int], work: Work) -> Words:
     """Return the numbers of the strings that a part has, ascending."""
     used = np.zeros(snapshot.delta.next_string, bool)
-    for _ in noting(
+    for _ in marking_used(
         SnapshotContent(snapshot, part=part).groups(), used, snapshot.generation.folder
     ):
         work.tick()

@@ -22,7 +22,7 @@ from fpstore.query.store_snapshot import StoreSnapshot
 
 
 @dataclass(frozen=True)
-class Decisions:
+class UpsertResult:
     """The matches of each row, with the ids at its turn, and which rows were inserted."""
 
     matches: MatchColumns
@@ -38,7 +38,7 @@ def probed_replacement(
     radius: int,
     threads: int,
     note_reused: NoteReused,
-) -> tuple[Change | None, Decisions]:
+) -> tuple[Change | None, UpsertResult]:
     """Row by row, take the id from its other fingerprints, probe, and add the row if it is new."""
     totals = snapshot.totals._replace(id_kind=kind_with(snapshot, ids))
     numbers = _IdNumbers(snapshot, ids, note_reused)
@@ -46,7 +46,7 @@ def probed_replacement(
     assert near is not None
     lims, near_rows, near_distances = near
     pair_rows, pair_ids = snapshot.with_ids(numbers.stored())
-    content = _Content(
+    content = _PendingIds(
         snapshot, distinct(np.concatenate([fingerprints, pair_rows, near_rows])), radius
     )
     fingerprints_by_id: dict[int, set[int]] = {}
@@ -85,7 +85,9 @@ def probed_replacement(
         np.array([distance for distance, _ in matches], near_distances.dtype),
     )
     match_ids = numbers.look_up(np.array(id_numbers, np.uint64))
-    decisions = Decisions(columns, list_lims(id_counts), match_ids, np.array(counts, np.int64) == 0)
+    decisions = UpsertResult(
+        columns, list_lims(id_counts), match_ids, np.array(counts, np.int64) == 0
+    )
     return content.change(totals, numbers.strings), decisions
 
 
@@ -130,7 +132,7 @@ class _IdNumbers:
         return ids if isinstance(ids, list) else []
 
 
-class _Content:
+class _PendingIds:
     """The ids of fingerprints while rows change them; fingerprints new to the store are probed."""
 
     def __init__(self, snapshot: StoreSnapshot, fingerprints: Words, radius: int) -> None:

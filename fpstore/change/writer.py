@@ -23,7 +23,7 @@ from fpstore.base.threads import is_held, wait_for
 from fpstore.change.committer import Committer, LoggedChange, remove_obsolete
 from fpstore.change.decisions import (
     Deleted,
-    FewRows,
+    SmallChange,
     absent,
     count_distinct,
     deletion_of_fingerprints,
@@ -39,7 +39,7 @@ from fpstore.change.decisions import (
     replacement,
     replacement_of_one,
 )
-from fpstore.change.upserts import Decisions, probed_replacement
+from fpstore.change.upserts import UpsertResult, probed_replacement
 from fpstore.disk.folders import sync_folder
 from fpstore.disk.locks import LOCK_FILE, WriterLock
 from fpstore.disk.refusals import NOTHING_CHANGED, is_of_the_system, refused, with_path
@@ -157,7 +157,9 @@ class StoreWriter:
         return is_held(self.turn) or waits
 
     def _change(
-        self, sync: str | None, decide: Callable[[StoreSnapshot], tuple[Change | FewRows | None, T]]
+        self,
+        sync: str | None,
+        decide: Callable[[StoreSnapshot], tuple[Change | SmallChange | None, T]],
     ) -> T:
         with self.turn:
             snapshot, sync = self.committer.begin(sync)
@@ -223,7 +225,7 @@ class StoreWriter:
     ) -> MatchList:
         """Probe, and insert if nothing matched."""
 
-        def decide(snapshot: StoreSnapshot) -> tuple[FewRows | None, MatchList]:
+        def decide(snapshot: StoreSnapshot) -> tuple[SmallChange | None, MatchList]:
             return probed_insertion_of_one(
                 snapshot, value, identifier, radius, always, self._note_reused
             )
@@ -235,7 +237,7 @@ class StoreWriter:
     ) -> MatchList:
         """Take an id from all other fingerprints, probe, and insert if nothing else matched."""
 
-        def decide(snapshot: StoreSnapshot) -> tuple[FewRows | None, MatchList]:
+        def decide(snapshot: StoreSnapshot) -> tuple[SmallChange | None, MatchList]:
             return probed_replacement_of_one(snapshot, value, identifier, radius, self._note_reused)
 
         return self._change(sync, decide)
@@ -247,10 +249,10 @@ class StoreWriter:
         radius: int,
         threads: int,
         sync: str | None,
-    ) -> Decisions:
+    ) -> UpsertResult:
         """Do :meth:`probe_upsert_one` for each row in order, as one change."""
 
-        def decide(snapshot: StoreSnapshot) -> tuple[Change | None, Decisions]:
+        def decide(snapshot: StoreSnapshot) -> tuple[Change | None, UpsertResult]:
             return probed_replacement(
                 snapshot, fingerprints, ids, radius, threads, self._note_reused
             )
@@ -488,7 +490,7 @@ def open_for_writing(tracker: Tracker, sync: str, merge_at: float | None) -> Sto
     """
     path = tracker.path
     try:
-        lock = WriterLock(tracker.here())
+        lock = WriterLock(tracker.current_path())
     except OSError as error:
         if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
             raise ReadOnlyError(
@@ -503,7 +505,7 @@ def open_for_writing(tracker: Tracker, sync: str, merge_at: float | None) -> Sto
             )
         generation = tracker.snapshot().generation
         manifest = tracker.manifest
-        here = tracker.here()
+        here = tracker.current_path()
         # a writer that was killed may not have: what is current now stays current
         sync_folder(here)
         remove_obsolete(here, manifest.generation.number)

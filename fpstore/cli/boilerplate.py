@@ -8,7 +8,7 @@ from fpstore.base.arguments import printable
 from fpstore.base.resources import shown_size
 from fpstore.cli import content, options
 from fpstore.cli.content import ROWS, TEXTS, Notices
-from fpstore.cli.options import argument, option, whole
+from fpstore.cli.options import argument, option, whole_number
 from fpstore.cli.output import print_table
 from fpstore.cli.outputs import OUTPUT, OUTPUT_IS_LAST, open_list
 from fpstore.cli.verb import Arguments, fail, verb
@@ -49,7 +49,7 @@ from fpstore.jobs.outputs import Listing
     option(
         "--least-chars N",
         "A paragraph or a line of fewer characters stays.",
-        whole(0, 2**31 - 1),
+        whole_number(0, 2**31 - 1),
         0,
     ),
     option(

@@ -16,7 +16,7 @@ from fpstore.cli.output import print_json, print_table, say, summary
 from fpstore.cli.verb import Arguments, fail, option_name, output_is, verb
 from fpstore.design.estimates import Plan
 from fpstore.design.families import SCAN, lookup_radius
-from fpstore.design.planner import Crossover, crossover, knee
+from fpstore.design.planner import Crossover, best_plan, crossover
 from fpstore.design.tables import BLOCKS
 from fpstore.errors import InputError, counted
 from fpstore.io import Chunk, open_writer
@@ -378,7 +378,7 @@ def plan(args: Arguments) -> None:
     if (
         plans[0].chosen
         and prefer == "balance"
-        and (best := knee([p for p in plans if p.fits], storage)).name != plans[0].name
+        and (best := best_plan([p for p in plans if p.fits], storage)).name != plans[0].name
     ):
         say(f"auto takes {plans[0].name} in place of {best.name}, which is hardly better.")
     differs = (

@@ -29,11 +29,11 @@ from fpstore.calibration.calibration import (
 )
 from fpstore.calibration.comparison import Comparison
 from fpstore.calibration.learning import learn_weights
-from fpstore.calibration.measures import Measured, Rate
+from fpstore.calibration.measures import Measurement, Rate
 from fpstore.calibration.settings import PDQ
 from fpstore.cli import content, options
 from fpstore.cli.content import PICTURES, ROWS, TEXTS, Notices
-from fpstore.cli.options import argument, option, output_option, whole
+from fpstore.cli.options import argument, option, output_option, whole_number
 from fpstore.cli.output import print_facts, print_json, print_table
 from fpstore.cli.verb import Arguments, fail, usage_errors, verb
 from fpstore.errors import InputError, counted, one_line
@@ -102,10 +102,12 @@ EN_DASH = "\u2013"
         "--sample N",
         "Most documents or pictures whose distances are measured; all their pairs are compared. "
         "Up to 50,000 texts are grouped.",
-        whole(LEAST_SAMPLE, MOST_SAMPLE),
+        whole_number(LEAST_SAMPLE, MOST_SAMPLE),
         SAMPLE,
     ),
-    option("--copies N", "Most copies for each kind of change.", whole(1, MOST_SAMPLE), COPIES),
+    option(
+        "--copies N", "Most copies for each kind of change.", whole_number(1, MOST_SAMPLE), COPIES
+    ),
     option(
         "--resemblance SHARE",
         "Documents that share this part of their runs of five characters, or more, are of one "
@@ -113,7 +115,7 @@ EN_DASH = "\u2013"
         "default 0.9.",
         options.SHARE,
     ),
-    option("--seed N", "Seed of the sample and of the changes.", whole(0, 2**64 - 1), 0),
+    option("--seed N", "Seed of the sample and of the changes.", whole_number(0, 2**64 - 1), 0),
     options.THREADS,
     *options.RESULT,
 )
@@ -247,7 +249,7 @@ def _radii(width: int) -> list[int]:
     return sorted({round(radius * width / WORD_BITS) for radius in SHOWN_RADII})
 
 
-def _print_distances(measured: Measured) -> None:
+def _print_distances(measured: Measurement) -> None:
     radii = _radii(measured.width)
     kinds = {**measured.copies, "all": measured.all_copies}
     rows = [
@@ -332,7 +334,7 @@ def compare(args: Arguments) -> None:
     text_a, text_b = (_read(path, notices, args) for path in (args.a, args.b))
     for name, text in ((args.a, text_a), (args.b, text_b)):
         if maker.is_empty(text):
-            raise InputError(f"{_input_name(name)}: {maker.lack(text)}", path=name)
+            raise InputError(f"{_input_name(name)}: {maker.empty_message(text)}", path=name)
     comparison = Comparison(maker, text_a, text_b)
     notices.report(args)
     if args.as_json:
@@ -431,17 +433,17 @@ def _shown(feature: str) -> str:
     option(
         "--sample N",
         "Largest number of documents in the sample, which is drawn at random and held in memory.",
-        whole(1, 1_000_000),
+        whole_number(1, 1_000_000),
         10_000,
     ),
     option(
         "--most N",
         "Number of frequent pieces whose weights are kept. All others weigh as much as one of a "
         "single document.",
-        whole(1, 65_536),
+        whole_number(1, 65_536),
         4096,
     ),
-    option("--seed N", "Seed of the sample.", whole(0, 2**63 - 1), 0),
+    option("--seed N", "Seed of the sample.", whole_number(0, 2**63 - 1), 0),
     output_option("Where to write the weights."),
     *options.TALK,
 )

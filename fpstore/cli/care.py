@@ -511,7 +511,7 @@ def export(args: Arguments) -> None:
         with opening as writer:
             for piece in pieces:
                 if plain:
-                    data = {"fingerprint": Width(opened.width).outside(piece)}
+                    data = {"fingerprint": Width(opened.width).to_array(piece)}
                 else:
                     data = {
                         "fingerprint": np.repeat(piece[0], np.diff(piece[1]), axis=0),

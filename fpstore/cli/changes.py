@@ -20,10 +20,10 @@ from fpstore.change.writer import changes_due, merge_advice
 from fpstore.cli import answers, content, options
 from fpstore.cli.answers import QUERY_ID, ROW, QueryBatch
 from fpstore.cli.content import FINGERPRINTS, ROWS, TEXTS, Notices
-from fpstore.cli.options import argument, option, whole
+from fpstore.cli.options import argument, option, whole_number
 from fpstore.cli.output import complain, summary
 from fpstore.cli.questions import IDS, note_missing, parse_words, read_ids, scan_notice
-from fpstore.cli.signals import Interrupted, going_on
+from fpstore.cli.signals import Interrupted, advice_on_interrupt
 from fpstore.cli.verb import Arguments, fail, on_index, output_is, verb
 from fpstore.disk.refusals import NOTHING_CHANGED
 from fpstore.errors import FpstoreError, InputError, ScanWarning, StoreLockedError, counted
@@ -322,7 +322,7 @@ class _Counts:
 def _with_counts(counts: _Counts) -> Iterator[None]:
     """Add to an error or a signal how many rows were inserted before it."""
     try:
-        with going_on(counts.advice):
+        with advice_on_interrupt(counts.advice):
             yield
     except FpstoreError as error:
         if not counts.done:
@@ -590,7 +590,10 @@ def _merge(args: Arguments, merge: Callable[[Store, dict[str, Any]], None]) -> N
     options.STORE,
     argument("folder", "FOLDER"),
     option(
-        "--bits N", "Number of leading bits, 1 to 8: 2 to 256 stores.", whole(1, 8), required=True
+        "--bits N",
+        "Number of leading bits, 1 to 8: 2 to 256 stores.",
+        whole_number(1, 8),
+        required=True,
     ),
     *options.LIMITS,
     option(

@@ -13,7 +13,15 @@ import click
 
 from fpstore import hashing
 from fpstore.base.width import WORD_BITS, Width
-from fpstore.cli.options import ENCODING, HTML, NAME, SUFFIXES, check_output_path, option, whole
+from fpstore.cli.options import (
+    ENCODING,
+    HTML,
+    NAME,
+    SUFFIXES,
+    check_output_path,
+    option,
+    whole_number,
+)
 from fpstore.cli.verb import Arguments, fail, usage_errors
 from fpstore.errors import InputError, counted, show
 from fpstore.format.manifest import is_index, is_openable
@@ -199,7 +207,7 @@ FEATURES = (
     option(
         "--shingle-size N",
         "Number of units in a piece, 1 to 255. By default 3 for minhash, 1 for simhash.",
-        whole(1, 255),
+        whole_number(1, 255),
     ),
     option(
         "--weighting",
@@ -248,7 +256,7 @@ SHINGLES = (
     option(
         "--longest-sentences N",
         "Instead of --method, hash the N longest sentences: radius 0 finds copies of them.",
-        whole(1, 255),
+        whole_number(1, 255),
     ),
 )
 MAKING = (
@@ -256,7 +264,7 @@ MAKING = (
     option(
         "--seed N",
         "Seed of the random hyperplanes of vectors.",
-        whole(0, 2**64 - 1),
+        whole_number(0, 2**64 - 1),
         0,
         into="plane_seed",
     ),
@@ -277,7 +285,7 @@ MAKING = (
         "--min-quality N",
         "Leave out pictures of a lower quality, which are nearly blank. By default 20 with pdq, "
         "otherwise 4 grey levels of detail. 0 keeps all but blank ones.",
-        whole(0, 100),
+        whole_number(0, 100),
     ),
 )
 

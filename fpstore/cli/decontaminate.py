@@ -11,7 +11,7 @@ import click
 from fpstore.base.arguments import printable
 from fpstore.cli import content, options
 from fpstore.cli.content import FINGERPRINTS, TEXTS, Notices
-from fpstore.cli.options import argument, option, output_option, whole
+from fpstore.cli.options import argument, option, output_option, whole_number
 from fpstore.cli.output import not_compared_rows, print_table
 from fpstore.cli.outputs import open_list
 from fpstore.cli.verb import Arguments, fail, usage_errors, verb
@@ -57,7 +57,10 @@ COMMON = 10  # rows of a corpus with an n-gram that may be a phrase: Brown et al
         options.NAME,
     ),
     option(
-        "--ngram N", "Number of words in a row that both texts have.", whole(1, 255), USUAL_NGRAM
+        "--ngram N",
+        "Number of words in a row that both texts have.",
+        whole_number(1, 255),
+        USUAL_NGRAM,
     ),
     option(
         "--min-ngrams N",

@@ -9,7 +9,7 @@ import click
 from fpstore import lsh as indexes
 from fpstore.cli import content, options
 from fpstore.cli.content import FINGERPRINTS, ROWS, Notices
-from fpstore.cli.options import Checked, argument, option
+from fpstore.cli.options import ParsedValue, argument, option
 from fpstore.cli.output import print_json, summary
 from fpstore.cli.verb import Arguments, Verbs, fail, output_is, verb
 from fpstore.hashing.fields import column_fingerprinter
@@ -47,7 +47,7 @@ READING = (
     options.ID_FIELD,
     options.ID_TYPE,
 )
-NUMBER = Checked("number", options.parse_count)
+NUMBER = ParsedValue("number", options.parse_count)
 
 
 @click.command(

@@ -59,7 +59,7 @@ _PATHS = {  # what names a path
 }
 
 
-class Checked(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click only
+class ParsedValue(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click only
     """A value parsed by a function of the library; its InputError becomes a usage error."""
 
     def __init__(self, name: str, read: Callable[[str], Any]) -> None:
@@ -86,7 +86,7 @@ def _named(param: click.Parameter | None) -> str:
     )
 
 
-def whole(least: int, most: int) -> Checked:
+def whole_number(least: int, most: int) -> ParsedValue:
     def read(text: str) -> int:
         # Longer ones are out of range, and int() refuses thousands of digits.
         number = int(text) if re.fullmatch(r"[+-]?[0-9]{1,20}", text) else None
@@ -94,7 +94,7 @@ def whole(least: int, most: int) -> Checked:
             raise InputError(f"must be a whole number from {least} to {most}, got {show(text)}")
         return number
 
-    return Checked("integer", read)
+    return ParsedValue("integer", read)
 
 
 def parse_count(text: str) -> int:
@@ -136,14 +136,14 @@ def _refusing(is_right: Callable[[str], bool], requirement: str) -> Callable[[st
     return read
 
 
-BLOCK = Checked("integer", lambda text: check_block_bytes(_number(text)))
-BUDGET = Checked("size", lambda text: parse_size(text, "the size"))
-COUNT = whole(1, 2**63 - 1)
-NAME = Checked("name", _refusing(bool, "be the name of a column"))
-NUMBER_OF_ALL = Checked("number", parse_count)
-RADIUS = whole(0, WIDTHS[-1])
-SHARE = Checked("number", lambda text: check_share(_number(text), "the share"))
-SUFFIX = Checked(
+BLOCK = ParsedValue("integer", lambda text: check_block_bytes(_number(text)))
+BUDGET = ParsedValue("size", lambda text: parse_size(text, "the size"))
+COUNT = whole_number(1, 2**63 - 1)
+NAME = ParsedValue("name", _refusing(bool, "be the name of a column"))
+NUMBER_OF_ALL = ParsedValue("number", parse_count)
+RADIUS = whole_number(0, WIDTHS[-1])
+SHARE = ParsedValue("number", lambda text: check_share(_number(text), "the share"))
+SUFFIX = ParsedValue(
     "text",
     _refusing(
         lambda text: text.startswith(".") and len(text) > 1, "start with a dot, such as .txt"
@@ -216,17 +216,17 @@ STORE = argument("store", "STORE")
 INPUTS = argument("inputs", "INPUT...", nargs=-1, required=True)
 
 THREADS = option(
-    "--threads N", "Number of threads. By default one per processor.", whole(1, MOST_THREADS)
+    "--threads N", "Number of threads. By default one per processor.", whole_number(1, MOST_THREADS)
 )
 MEMORY = option(
     "--memory SIZE",
     "Memory budget, such as 2GiB, at least 64MiB. By default a quarter of this machine's memory.",
-    Checked("size", parse_memory),
+    ParsedValue("size", parse_memory),
 )
 WIDTH = option(
     "--width BITS",
     "Bits of a fingerprint: 32, 64, 128 or 256. For minhash by default 256.",
-    Checked("integer", lambda text: check_width(_number(text)).bits),
+    ParsedValue("integer", lambda text: check_width(_number(text)).bits),
     default=64,
 )
 JSON = option("--json", "Write JSON.", into="as_json")
@@ -328,7 +328,7 @@ ENCODING = option(
     "--encoding NAME",
     "Encoding of texts and lines, such as gb18030. By default as a byte order mark says, or "
     "UTF-8, or as a page of HTML declares.",
-    Checked("text", check_encoding),
+    ParsedValue("text", check_encoding),
 )
 HTML = option(
     "--html/--html-fast",

@@ -11,7 +11,7 @@ import click
 from fpstore.base.arguments import printable
 from fpstore.base.width import WIDTHS
 from fpstore.cli.options import argument, option
-from fpstore.cli.signals import going_on
+from fpstore.cli.signals import advice_on_interrupt
 from fpstore.cli.verb import Arguments, fail, output_is, usage_errors
 from fpstore.io import Writer, open_writer
 from fpstore.jobs.checkpoint import Checkpoint, JobIdentity
@@ -62,7 +62,7 @@ def resuming(
     shown = printable(folder)
     advice = f"; what was done is in {shown}: the same command goes on with it"
     with (
-        going_on(lambda: advice if folder.exists() else ""),
+        advice_on_interrupt(lambda: advice if folder.exists() else ""),
         Checkpoint(folder.absolute(), identity()) as checkpoint,
     ):
         if checkpoint.resumed:

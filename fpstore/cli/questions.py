@@ -439,7 +439,7 @@ def parse_words(words: Sequence[str], args: Arguments, bits: int, hint: str = ""
             read.append(read_digits(word, expected))
         except InputError as error:
             fail(f"{error}{hint or _hint(word)}")
-    return width.outside(width.rows(read))
+    return width.to_array(width.rows(read))
 
 
 def _hint(word: str) -> str:

@@ -36,7 +36,7 @@ _raised: list[Interrupted] = []  # what was raised last, until the program ends
 
 
 @contextmanager
-def going_on(advice: Callable[[], str]) -> Iterator[None]:
+def advice_on_interrupt(advice: Callable[[], str]) -> Iterator[None]:
     """Let an interrupt inside the block end with advice on how to go on."""
     try:
         yield

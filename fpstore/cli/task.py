@@ -11,7 +11,7 @@ import click
 
 from fpstore.base.arguments import printable
 from fpstore.cli import options
-from fpstore.cli.options import argument, option, whole
+from fpstore.cli.options import argument, option, whole_number
 from fpstore.cli.output import print_json, print_table
 from fpstore.cli.verb import Arguments, Verbs, fail, usage_errors, verb
 from fpstore.errors import counted
@@ -43,7 +43,7 @@ PLANNING = (
         "--processes N",
         "Work in N processes instead of threads, through a plan in the folder OUTPUT.plan. If the "
         "job ends early, the same command goes on.",
-        whole(1, MOST_PROCESSES),
+        whole_number(1, MOST_PROCESSES),
     ),
 )
 PART_BYTES = option(
@@ -90,12 +90,12 @@ def _opened(args: Arguments) -> Plan:
     option(
         "--index N",
         "Run the task with this number. If its result is there, nothing is done.",
-        whole(0, 2**31 - 1),
+        whole_number(0, 2**31 - 1),
     ),
     option(
         "--processes N",
         "Run all remaining tasks in N processes, stage by stage.",
-        whole(1, MOST_PROCESSES),
+        whole_number(1, MOST_PROCESSES),
     ),
     *options.LIMITS,
     *options.RESULT,

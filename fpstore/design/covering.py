@@ -13,7 +13,7 @@ from fpstore.errors import InputError
 MAX_VISITS = 1 << 18  # classes of bits that a proof visits, about three seconds
 
 
-class Effort:
+class ProofBudget:
     """The work that may still be spent on proofs."""
 
     def __init__(self, visits: int = MAX_VISITS) -> None:
@@ -26,7 +26,7 @@ class Effort:
             raise InputError("it takes too long to prove that these tables are exact")
 
 
-def covers(tables: Sequence[TableSpec], radius: int, effort: Effort | None = None) -> bool:
+def covers(tables: Sequence[TableSpec], radius: int, effort: ProofBudget | None = None) -> bool:
     """Whether, wherever ``radius`` errors fall, a table has at most its flips on its leading bits.
 
     Bits that lead in the same tables are equivalent, so errors are placed on classes of bits. The
@@ -38,7 +38,7 @@ def covers(tables: Sequence[TableSpec], radius: int, effort: Effort | None = Non
     can do. The time may still be exponential in the errors, so the search ends with an InputError
     when the effort is spent.
     """
-    effort = effort or Effort()
+    effort = effort or ProofBudget()
     if any(table.in_ring for table in tables):
         return _covers_in_ring([table for table in tables if table.in_ring], radius)
     disjoint = _disjoint_blocks(tables)

@@ -23,7 +23,7 @@ import numpy as np
 from fpstore.base.arguments import check_whole
 from fpstore.base.threads import cached_property
 from fpstore.base.width import WORD_BITS, Width, check_width
-from fpstore.design.covering import Effort, covers
+from fpstore.design.covering import ProofBudget, covers
 from fpstore.design.tables import (
     BLOCKS,
     COPIES,
@@ -197,7 +197,7 @@ def _needed_at(design: Design, radius: int) -> tuple[tuple[int, TableSpec], ...]
     As few as can be proved in reasonable time.
     """
     # Flips are dropped first: a look-up in one more table costs less than the flips of another.
-    specs, effort = list(enumerate(design.tables)), Effort()
+    specs, effort = list(enumerate(design.tables)), ProofBudget()
     with suppress(InputError):  # the effort is spent: the tables so far are exact
         for place, (table, spec) in enumerate(specs):
             for flips in reversed(range(spec.flips)):

@@ -78,7 +78,7 @@ class JoinDesign:
     def width(self) -> Width:
         return self.tables[0].width
 
-    def alone(self, table: int) -> JoinDesign:
+    def single_table(self, table: int) -> JoinDesign:
         """Return the design of one table, in which pairs also meet that meet in others."""
         return JoinDesign(
             self.name, self.radius, (self.tables[table],), (self.flips[table],), (self.both[table],)

@@ -266,7 +266,7 @@ def _with_columns(radius: int, width: int, fingerprint_count: int) -> Iterator[D
                 candidate.lookups(fingerprint_count)
                 plans.append(estimate(candidate, fingerprint_count))
         if plans:
-            yield knee(plans).design
+            yield best_plan(plans).design
 
 
 @lru_cache(maxsize=64)
@@ -315,18 +315,18 @@ def weighted_cost(p: Plan, storage: str = "hot") -> float:
     return weighted(cost(p, storage), p.bytes_per_fingerprint)
 
 
-def knee(plans: Sequence[Plan], storage: str = "hot") -> Plan:
+def best_plan(plans: Sequence[Plan], storage: str = "hot") -> Plan:
     """Return the plan with the lowest :func:`weighted_cost`, and among equals the smaller."""
     return min(plans, key=lambda p: (weighted_cost(p, storage), p.bytes_per_fingerprint, p.name))
 
 
 def balance(plans: Sequence[Plan], storage: str) -> Plan:
-    """Return the knee of the plans, or packed tables in place of columns that are hardly better.
+    """Return the best plan, or packed tables in place of columns that are hardly better.
 
     Packed tables take the place of columns where they take no more than MORE_BYTES of their bytes
     and MORE_TIME of their time.
     """
-    best = knee(plans, storage)
+    best = best_plan(plans, storage)
     if not best.design.ring:
         return best
     most_bytes, most_time = MORE_BYTES * best.bytes_per_fingerprint, MORE_TIME * cost(best, storage)
@@ -337,7 +337,7 @@ def balance(plans: Sequence[Plan], storage: str) -> Plan:
         and p.bytes_per_fingerprint <= most_bytes
         and cost(p, storage) <= most_time
     ]
-    return knee(packed, storage) if packed else best
+    return best_plan(packed, storage) if packed else best
 
 
 def preferred(plans: Sequence[Plan], storage: str, prefer: str) -> Plan:

@@ -70,7 +70,7 @@ class Output:
             if len(self._spare) < len(self._buffer):
                 self._spare = own_pages(len(self._buffer))
             self._spare[: len(remainder)] = remainder
-            self._worker.do(write_all, self._descriptor, pieces.data, self._written)
+            self._worker.submit(write_all, self._descriptor, pieces.data, self._written)
             self._buffer, self._spare = self._spare, self._buffer
         self._filled, self._written = len(remainder), self._written + size
 

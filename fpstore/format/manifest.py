@@ -284,7 +284,7 @@ def parse_manifest(data: bytes, file: Path) -> Manifest:
                 got=value,
             )
     try:
-        if (wrong := misfit(content, _SCHEMA)) is not None:
+        if (wrong := first_invalid_member(content, _SCHEMA)) is not None:
             raise ValueError(wrong or "members")
         manifest = Manifest(**content)._replace(
             identity=bytes.fromhex(content["identity"]),
@@ -297,7 +297,7 @@ def parse_manifest(data: bytes, file: Path) -> Manifest:
     return manifest
 
 
-def misfit(value: object, schema: Any, name: str = "") -> str | None:
+def first_invalid_member(value: object, schema: Any, name: str = "") -> str | None:
     """Return the name of the first member that does not fit the schema, or None."""
     if isinstance(schema, dict):
         if not isinstance(value, dict) or set(value) != set(schema):
@@ -306,7 +306,7 @@ def misfit(value: object, schema: Any, name: str = "") -> str | None:
             filter(
                 None,
                 (
-                    misfit(value[key], schema[key], f"{name}.{key}".removeprefix("."))
+                    first_invalid_member(value[key], schema[key], f"{name}.{key}".removeprefix("."))
                     for key in schema
                 ),
             ),
@@ -315,10 +315,12 @@ def misfit(value: object, schema: Any, name: str = "") -> str | None:
     if isinstance(schema, list):
         if not isinstance(value, list) or not 2 - len(schema) <= len(value) <= MAX_TABLES:
             return name
-        return next(filter(None, (misfit(item, schema[0], name) for item in value)), None)
+        return next(
+            filter(None, (first_invalid_member(item, schema[0], name) for item in value)), None
+        )
     # one of several; if none fits, the last choice, an object, names the member
     if isinstance(schema, tuple):
-        misfits = [misfit(value, choice, name) for choice in schema]
+        misfits = [first_invalid_member(value, choice, name) for choice in schema]
         return None if None in misfits else misfits[-1]
     if isinstance(schema, range):
         fits = type(value) is int and value in schema

@@ -112,7 +112,7 @@ class MappingWriter:
         """Append distinct keys with the count of their numbers, and all numbers in order."""
         self.number_count += len(numbers)
         entry_counts = self._counted(self.table.feed(keys))
-        self._background.do(self._put, (keys, counts, numbers), entry_counts)
+        self._background.submit(self._put, (keys, counts, numbers), entry_counts)
 
     def _counted(self, entry_counts: Counts) -> Counts:
         self.largest_block = max(self.largest_block, int(entry_counts.max(initial=0)))

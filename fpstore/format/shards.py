@@ -17,9 +17,9 @@ from fpstore.format.manifest import (
     SHARDS_FILE,
     TEMPORARY,
     check_version,
+    first_invalid_member,
     manifest_content,
     manifest_data,
-    misfit,
 )
 from fpstore.format.record import ID_KINDS
 
@@ -125,22 +125,22 @@ def read_shards(path: Path) -> ShardsManifest:
         ) from error
     content = manifest_content(data, file, LOST)
     check_version(content, VERSION, file)
-    member = _misfit(content)
+    member = _invalid_member(content)
     if member is not None:
         raise CorruptStoreError(f"{file}: malformed ({member}): {LOST}", path=file)
     return ShardsManifest(**{**content, "shards": [Shard(**shard) for shard in content["shards"]]})
 
 
-def _misfit(content: dict[str, Any]) -> str | None:
+def _invalid_member(content: dict[str, Any]) -> str | None:
     """Return the name of a member that cannot be right, or None."""
     shards = content.get("shards")
     if not isinstance(shards, list) or not shards:
         return "shards"
     for number, shard in enumerate(shards):
-        if (name := misfit(shard, _SHARD, f"shards.{number}")) is not None:
+        if (name := first_invalid_member(shard, _SHARD, f"shards.{number}")) is not None:
             return name
     common = {name: value for name, value in content.items() if name != "shards"}
-    if (member := misfit(common, _SCHEMA)) is not None:
+    if (member := first_invalid_member(common, _SCHEMA)) is not None:
         return member or "members"
     return _contradiction(content, [Shard(**shard) for shard in shards])
 

@@ -87,7 +87,7 @@ class MinHashSketcher(Fingerprinter[Item_contra], Sketcher[Item_contra]):
         hashed = self._wide.hashed(items)
         return Signed(signature_bytes(hashed.rows), hashed.known)
 
-    def both(self, items: Sequence[Any], count: int) -> Sketched:
+    def sketch_batch(self, items: Sequence[Any], count: int) -> Sketched:
         """Return sketches and signatures by one reading of the texts."""
         hashed = self._with_values(range(count)).hashed(items)
         rows = hashed.rows

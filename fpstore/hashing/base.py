@@ -129,7 +129,7 @@ class Hasher(ABC, Generic[Item_contra]):
         check_items(items, self.items)
         return batched(items, lambda _: 1, _BATCH_ITEMS)
 
-    def lack(self, item: Item_contra, /) -> str:
+    def empty_message(self, item: Item_contra, /) -> str:
         """Return the message that an item has no content."""
         return f"the item {show(item)} has no content, and so no hash values: leave it out"
 
@@ -196,7 +196,7 @@ class Fingerprinter(Hasher[Item_contra]):
         """
         return text_batches(items)
 
-    def lack(self, item: Item_contra, /) -> str:
+    def empty_message(self, item: Item_contra, /) -> str:
         """Return the message that an item has no fingerprint."""
         return (
             f"the text {show(item)} is blank, and so has no fingerprint: leave it out (is_empty() "
@@ -234,7 +234,7 @@ class Fingerprinter(Hasher[Item_contra]):
         if hashed.known[0]:
             return Width(self.width).numbers(hashed.rows)[0]
         if empty == "refuse":
-            raise InputError(self.lack(batch[0]), got=item)
+            raise InputError(self.empty_message(batch[0]), got=item)
         return None
 
     @overload
@@ -291,11 +291,11 @@ class Fingerprinter(Hasher[Item_contra]):
             if empty == "refuse" and not part.known.all():
                 place = int(np.argmin(part.known))
                 raise InputError(
-                    f"item {done + place}: {self.lack(batch[place])}", got=done + place
+                    f"item {done + place}: {self.empty_message(batch[place])}", got=done + place
                 )
             parts.append(part)
             done += len(batch)
-        fingerprints = width.outside(np.concatenate([part.rows for part in parts]))
+        fingerprints = width.to_array(np.concatenate([part.rows for part in parts]))
         if empty == "refuse":
             return fingerprints
         return fingerprints, np.concatenate([part.known for part in parts])

@@ -16,7 +16,7 @@ import numpy as np
 
 from fpstore.base.arguments import check_path
 from fpstore.base.keywords import keyword
-from fpstore.base.resources import Room, shown_size
+from fpstore.base.resources import MemoryBudget, shown_size
 from fpstore.disk.refusals import refused
 from fpstore.errors import FpstoreError, InputError, one_line
 from fpstore.io.packages import import_package
@@ -126,12 +126,12 @@ def frames(
     source: Path | bytes | Image,
     *,
     every: bool,
-    room: Room | None = None,
+    budget: MemoryBudget | None = None,
     most_pixels: int | None = None,
 ) -> Iterator[Image]:
     """Yield the first frame of a picture, or every frame, upright.
 
-    Use it within `refusals`. A frame takes memory of the room, if any, until the next frame. JPEG
+    Use it within `refusals`. A frame takes memory of the budget, if any, until the next frame. JPEG
     above ``most_pixels`` is decoded in a smaller size, and its brightness alone. An image of Pillow
     is one frame, and stays as it is.
     """
@@ -149,11 +149,11 @@ def frames(
             if most_pixels is not None and (factor := reduction(image.size, most_pixels)) > 1:
                 image.draft("L", tuple(max(side // factor, 1) for side in image.size))
             memory.close()
-            if room is not None:
-                frame_bytes = _frame_bytes(image, room, decoder_bytes, most_pixels or 0)
-                memory.enter_context(room.taking(frame_bytes))
+            if budget is not None:
+                frame_bytes = _frame_bytes(image, budget, decoder_bytes, most_pixels or 0)
+                memory.enter_context(budget.reserve(frame_bytes))
             yield upright(image)
-        del image  # frees its memory before the room counts it as free
+        del image  # frees its memory before the budget counts it as free
 
 
 def reduction(size: tuple[int, int], most_pixels: int) -> int:
@@ -161,11 +161,11 @@ def reduction(size: tuple[int, int], most_pixels: int) -> int:
     return max(ceil(sqrt(size[0] * size[1] / most_pixels)), 1)
 
 
-class _NoRoomError(MemoryError):
+class _PictureTooLargeError(MemoryError):
     """A picture alone takes more than the memory budget."""
 
 
-def _frame_bytes(image: Any, room: Room, decoder_bytes: int, hashed_pixels: int) -> int:
+def _frame_bytes(image: Any, budget: MemoryBudget, decoder_bytes: int, hashed_pixels: int) -> int:
     """Return the bytes to decode a picture whose head was read, to make it grey, and to hash it."""
     pixel_bytes = _PIXEL_BYTES.get(image.mode, 4)
     # without such data in the head, Pillow would read on to search it behind the picture
@@ -174,11 +174,11 @@ def _frame_bytes(image: Any, room: Room, decoder_bytes: int, hashed_pixels: int)
     pixels = image.width * image.height
     total: int = decoder_bytes + pixels * (pixel_bytes * copies + 1)
     total += min(pixels, hashed_pixels) * _HASHED_BYTES
-    if total > room.total:
+    if total > budget.total:
         size = f"{image.width} x {image.height} pixels"
-        budget = f"the budget of {shown_size(room.total)}"
-        raise _NoRoomError(
-            f"{size} take {shown_size(total)}, above {budget}: raise {keyword('memory')}"
+        limit = f"the budget of {shown_size(budget.total)}"
+        raise _PictureTooLargeError(
+            f"{size} take {shown_size(total)}, above {limit}: raise {keyword('memory')}"
         )
     return total
 
@@ -261,7 +261,7 @@ def refusals(name: str, path: Path | None = None) -> Iterator[None]:
         raise InputError(
             f"{name}: {_message(error)}: {advice}", path=path, reason="large"
         ) from error
-    except _NoRoomError as error:
+    except _PictureTooLargeError as error:
         raise InputError(f"{name}: {error}", path=path, reason="memory") from error
     except MemoryError as error:
         raise InputError(

@@ -25,7 +25,14 @@ from fpstore.errors import InputError, StorageError
 from fpstore.format.manifest import is_openable
 from fpstore.hashing.base import batched
 from fpstore.io.edited import Edit
-from fpstore.io.encodings import UTF8, Decoded, check_encoding, decoded, is_wide, marked_encoding
+from fpstore.io.encodings import (
+    UTF8,
+    DecodedText,
+    check_encoding,
+    decoded,
+    is_wide,
+    marked_encoding,
+)
 from fpstore.io.files import (
     MOST_FILE_BYTES,
     FileState,
@@ -148,7 +155,7 @@ class Walk:
             self._hidden_reported = True
             hidden.report()
 
-    def text(self, file: File) -> Decoded:
+    def text(self, file: File) -> DecodedText:
         """Return the text of a file.
 
         An InputError that skips the file in a folder has a ``reason``.
@@ -454,7 +461,7 @@ class DocumentFiles(RowSource):
 
 def _copy_edited(document: Document, number: int, edit: Edit, place: Path) -> None:
     place.parent.mkdir(parents=True, exist_ok=True)
-    if not edit.touches(slice(number, number + 1))[0]:
+    if not edit.changed_rows(slice(number, number + 1))[0]:
         shutil.copyfile(document.path, place)
     elif document.replaced:
         advice = f"name its encoding with {keyword('encoding')}, or leave it out"

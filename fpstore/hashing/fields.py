@@ -161,7 +161,7 @@ class Fields(Wrapper[Row]):
         rows = (self._texts(item, place) for place, item in enumerate(items))
         return batched(rows, lambda row: count_chars(row) + 8 * len(row), BATCH_CHARS)
 
-    def lack(self, item: Texts) -> str:  # type: ignore[override]
+    def empty_message(self, item: Texts) -> str:  # type: ignore[override]
         """Return the message that no text of a row has features."""
         row = show(dict(zip(self.weights, item, strict=True)))
         return (

@@ -101,7 +101,7 @@ class MainText(Wrapper[str]):
         """The description of the fingerprinter of the main texts, and the name of the extractor."""
         return {"fingerprinter": self.fingerprinter.describe(), "extractor": self.extractor}
 
-    def lack(self, item: str) -> str:
+    def empty_message(self, item: str) -> str:
         """Return the message that a page has no main text."""
         return (
             f"the page {show(item)} has no main text, and so no fingerprint: leave it out "

@@ -12,7 +12,7 @@ import numpy as np
 
 from fpstore.base.aliases import Bytes
 from fpstore.base.arguments import check_choice, check_whole
-from fpstore.base.resources import Room
+from fpstore.base.resources import MemoryBudget
 from fpstore.base.width import Width, check_width
 from fpstore.errors import InputError, show
 from fpstore.hashing.base import Fingerprinter, Hashed, batched, check_items
@@ -205,7 +205,7 @@ class ImageHash(Fingerprinter["Picture"]):
         """A radius to begin with."""
         return _PDQ_RADIUS if self.method == "pdq" else _HASHES[self.method][1] * self.width // 64
 
-    def lack(self, item: Picture | PictureSource) -> str:
+    def empty_message(self, item: Picture | PictureSource) -> str:
         """Return why a picture has no fingerprint."""
         picture = picture_source(item)
         (rejection,) = self.frame_fingerprints(picture, every=False)
@@ -229,7 +229,7 @@ class ImageHash(Fingerprinter["Picture"]):
         return batched(pictures, _picture_bytes, _BATCH_BYTES)
 
     def frame_fingerprints(
-        self, picture: PictureSource, *, every: bool, room: Room | None = None
+        self, picture: PictureSource, *, every: bool, budget: MemoryBudget | None = None
     ) -> list[int | Rejection]:
         """Return the fingerprint of the first frame or of every frame, or why it has none.
 
@@ -239,7 +239,7 @@ class ImageHash(Fingerprinter["Picture"]):
         most = _PDQ_PIXELS if self.method == "pdq" else None
         with (
             refusals(picture.place + picture.name, picture.path),
-            closing(frames(picture.source, every=every, room=room, most_pixels=most)) as images,  # type: ignore[type-var]
+            closing(frames(picture.source, every=every, budget=budget, most_pixels=most)) as images,  # type: ignore[type-var]
         ):
             for image in images:
                 fingerprints.append(self._image_fingerprint(image))

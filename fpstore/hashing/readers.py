@@ -15,7 +15,7 @@ import numpy as np
 from fpstore.base.aliases import Array
 from fpstore.base.arguments import check_choice, check_flag, check_whole
 from fpstore.base.pools import in_order
-from fpstore.base.resources import Room, parse_memory, parse_threads
+from fpstore.base.resources import MemoryBudget, parse_memory, parse_threads
 from fpstore.base.strings import StringColumn
 from fpstore.base.width import Width
 from fpstore.errors import InputError, show
@@ -553,7 +553,7 @@ class ImageReader(HashingReader):
     def _read(self, source: RowSource, projection: Projection, rule: IdRule) -> Iterator[Batch]:
         source.bytes_done, width = 0, Width(self.width)
         rule.has_ids, rule.kind = True, "str"
-        work = partial(self._frames, Room(self._memory))
+        work = partial(self._frames, MemoryBudget(self._memory))
         for file, frames in in_order(work, self._walk.files(), self._threads, WAITING_FILES):
             source.bytes_done += file.size
             if isinstance(frames, str):
@@ -569,14 +569,14 @@ class ImageReader(HashingReader):
                     ids.append(name if len(frames) == 1 else f"{name}#{number}")
             yield Batch(width.rows(fingerprints), StringColumn.of(ids))
 
-    def _frames(self, room: Room, file: File) -> list[int | Rejection] | str:
+    def _frames(self, budget: MemoryBudget, file: File) -> list[int | Rejection] | str:
         """Return the fingerprints of the frames of a file, or why the file is skipped."""
         try:
             self._walk.check_size(file, file.size)
             every = self.fingerprinter.frame == "all"
             picture = PictureSource(file.path, os.fspath(file.path))
             fingerprints: list[int | Rejection] = self.fingerprinter.frame_fingerprints(
-                picture, every=every, room=room
+                picture, every=every, budget=budget
             )
         except InputError as error:
             return skip_reason(file, error)

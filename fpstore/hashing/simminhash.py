@@ -81,9 +81,9 @@ class SimMinHash(MinHash):
         hashed = self._signer.hashed(items)
         return Signed(signature_bytes(hashed.rows), hashed.known)
 
-    def both(self, items: Sequence[Any], count: int) -> Sketched:
+    def sketch_batch(self, items: Sequence[Any], count: int) -> Sketched:
         """Return sketches and signatures, by two readings of the texts."""
-        return Sketcher.both(self, items, count)
+        return Sketcher.sketch_batch(self, items, count)
 
 
 @dataclass(frozen=True)

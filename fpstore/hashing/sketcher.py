@@ -122,7 +122,7 @@ class Sketcher(Hasher[Item_contra]):
         values, known = self.values(items, functions)
         return Signed(packed(mixed_bits(values)), known)
 
-    def both(self, items: Sequence[Any], count: int) -> Sketched:
+    def sketch_batch(self, items: Sequence[Any], count: int) -> Sketched:
         """Return the sketches and the signatures of a batch."""
         values, known = self.values(items, range(count))
         return Sketched(values, self.signed(items).signatures, known)
@@ -151,7 +151,7 @@ class Sketcher(Hasher[Item_contra]):
         InputError
             An item has a wrong type; the message has its position.
         """
-        work = partial(self.both, count=self._check_count(count))
+        work = partial(self.sketch_batch, count=self._check_count(count))
         batches = in_order(work, self._batches(items), parse_threads(threads))
         return (sketched for _, sketched in batches)
 
@@ -269,7 +269,7 @@ class Sketcher(Hasher[Item_contra]):
             if not known.all():
                 place = int(np.argmin(known))
                 raise InputError(
-                    f"item {done + place}: {self.lack(batch[place])}", got=done + place
+                    f"item {done + place}: {self.empty_message(batch[place])}", got=done + place
                 )
             done += len(batch)
             yield rows

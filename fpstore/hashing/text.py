@@ -269,7 +269,7 @@ class TextHash(Fingerprinter[str | WeightedFeatures]):
         documents = (np.unique(plain._hashes(row)) for row in features if row)
         return replace(self, weights=FeatureWeights.learn(documents, most))
 
-    def lack(self, item: str | WeightedFeatures) -> str:
+    def empty_message(self, item: str | WeightedFeatures) -> str:
         """Return the message that a text has no features."""
         if not isinstance(item, str):
             return "a collection without features has no fingerprint: leave it out"

@@ -96,7 +96,7 @@ class VectorHasher(Sketcher[Any]):
             yield block
             first += len(block)
 
-    def lack(self, item: Any) -> str:
+    def empty_message(self, item: Any) -> str:
         """Return the message that a vector has no fingerprint."""
         return (
             f"the vector {show(item)} has no fingerprint: leave it out (is_empty() finds such "

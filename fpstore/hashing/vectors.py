@@ -115,7 +115,7 @@ class HyperplaneHash(VectorFingerprinter):
         """Of the cosine similarity."""
         return AngleLaw()
 
-    def lack(self, item: Any) -> str:
+    def empty_message(self, item: Any) -> str:
         """Return the message that a vector has no direction."""
         return (
             "all components of the vector are 0, so it has no fingerprint: leave it out "
@@ -206,7 +206,7 @@ class HyperplaneHash(VectorFingerprinter):
         block = self.block([item])
         values, known = self.values(block, range(bands * rows))
         if not known.all():
-            raise InputError(self.lack(item), got=show(item))
+            raise InputError(self.empty_message(item), got=show(item))
         planes = hyperplanes(self.dimension, _rounded(bands * rows), self.seed)
         normals = planes.normals[: bands * rows].astype(np.float64)
         sums = np.abs(normals @ block.values[0].astype(np.float64)).reshape(bands, rows)

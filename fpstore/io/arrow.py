@@ -433,12 +433,12 @@ def _ids(column: Any, rule: IdRule | None, wrong: Wrong) -> IdColumn:
             row = int(np.argmax(values < 0))
             raise wrong(row, f"the id {values[row]} is negative")
         integers = np.ascontiguousarray(values, dtype=np.uint64)
-        return integers if rule is None else rule.settled(integers, wrong)
+        return integers if rule is None else rule.unify_type(integers, wrong)
     strings = string_column(column, "id", wrong)
     sizes = strings.sizes
     if len(sizes) and not (sizes.all() and sizes.max() <= MAX_ID_BYTES):
         return column_ids(strings.texts(), rule, wrong)  # which names the row
-    return strings if rule is None else rule.settled(strings, wrong)
+    return strings if rule is None else rule.unify_type(strings, wrong)
 
 
 def _scores(column: Any, projection: Projection, wrong: Wrong) -> Words:
@@ -665,7 +665,7 @@ def fingerprint_type(width: Width) -> Any:
 
 
 def fingerprint_array(rows: Any, width: Width) -> Any:
-    return arrow_array(width.outside(rows))
+    return arrow_array(width.to_array(rows))
 
 
 def distance_type(width: Width) -> Any:

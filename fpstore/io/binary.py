@@ -174,7 +174,7 @@ class RawEncoder(Encoder):
 
     def write(self, data: NamedColumns) -> None:
         for rows in data.values():
-            values = self._width.outside(np.asarray(rows))
+            values = self._width.to_array(np.asarray(rows))
             self._sink.write(values.astype(values.dtype.newbyteorder("<"), copy=False).tobytes())
             self._rows += len(rows)
 

@@ -114,7 +114,7 @@ class DelimitedText(LineParser):
                 raise at(self.name, None, problem + advice)
             self._places[name] = names.index(name)
 
-    def whole(
+    def regular_block(
         self, block: bytes, first: int, projection: Projection, rule: IdRule | None
     ) -> Batch | None:
         """Return the rows of a block of fingerprints and ids that is regular."""
@@ -175,13 +175,13 @@ class DelimitedText(LineParser):
             raise InputError(f"two columns have one name: {', '.join(map(show, names))}")
         return fields
 
-    def replaced(self, row: Row, name: str, text: str) -> Row:
+    def with_field(self, row: Row, name: str, text: str) -> Row:
         assert self.header is not None
         cells = list(row.cells)
         cells[self.header.cells.index(name)] = text
         return row._replace(raw=self._same_end(row, cells), cells=cells)
 
-    def under(self, row: Row, names: Sequence[str]) -> bytes:
+    def line_for_header(self, row: Row, names: Sequence[str]) -> bytes:
         """Return the row with a cell for each name, empty where the row has none."""
         fields = self.fields(row)
         return self._same_end(row, [fields.get(name, "") for name in names])

@@ -27,7 +27,7 @@ class Edit(Protocol):
     def rows(self) -> int:
         """How many rows there are."""
 
-    def touches(self, rows: slice) -> Flags:
+    def changed_rows(self, rows: slice) -> Flags:
         """Return which rows are changed."""
 
     def edited(self, row: int, text: Any) -> str | None:
@@ -98,7 +98,9 @@ def edited_batches(
         for _, piece in in_pieces(batch, BATCH_BYTES):
             texts = dense(piece.column(piece.schema.get_field_index(column))).to_pylist()
             stays = np.ones(len(texts), bool)
-            for place in np.flatnonzero(edit.touches(slice(first, first + len(texts)))).tolist():
+            for place in np.flatnonzero(
+                edit.changed_rows(slice(first, first + len(texts)))
+            ).tolist():
                 texts[place] = edit.edited(first + place, texts[place])
                 stays[place] = texts[place] is not None
             first += len(texts)
@@ -110,11 +112,13 @@ def edited_batches(
 def _write_lines(
     corpus: LineRows, column: str, edit: Edit, first: int, flags: RowFlags, sink: Sink
 ) -> None:
-    sink.write(corpus.head)
+    sink.write(corpus.header_line)
     for parser, lines in corpus.kept_rows(flags):
         written: list[Row | None] = list(lines)
-        for place in np.flatnonzero(edit.touches(slice(first, first + len(lines)))).tolist():
+        for place in np.flatnonzero(edit.changed_rows(slice(first, first + len(lines)))).tolist():
             text = edit.edited(first + place, parser.fields(lines[place]).get(column))
-            written[place] = None if text is None else parser.replaced(lines[place], column, text)
+            written[place] = None if text is None else parser.with_field(lines[place], column, text)
         first += len(lines)
-        sink.write(b"".join([corpus.written(parser, row) for row in written if row is not None]))
+        sink.write(
+            b"".join([corpus.output_line(parser, row) for row in written if row is not None])
+        )

@@ -31,7 +31,7 @@ _DECLARED_BYTES = 1024
 _MOST_REPLACED = 100  # one character, and one more for each hundred
 
 
-class Decoded(NamedTuple):
+class DecodedText(NamedTuple):
     """A text, and how it was decoded.
 
     The encoding may be ``declared`` by a page; ``replaced`` counts U+FFFD for bytes that are not
@@ -74,7 +74,7 @@ def is_wide(head: bytes, encoding: str | None) -> bool:
     return (encoding or marked_encoding(head) or "").startswith(("utf-16", "utf-32"))
 
 
-def decoded(data: bytes, encoding: str | None = None) -> Decoded | None:
+def decoded(data: bytes, encoding: str | None = None) -> DecodedText | None:
     """Return the text that some bytes are, without a byte order mark, or None if they are no text.
 
     Without a mark or a name, they are UTF-8 if they can be. Otherwise the encoding is what a page
@@ -82,14 +82,14 @@ def decoded(data: bytes, encoding: str | None = None) -> Decoded | None:
     """
     name = encoding or marked_encoding(data) or UTF8
     try:
-        return Decoded(data.decode(name).removeprefix("\ufeff"), name)
+        return DecodedText(data.decode(name).removeprefix("\ufeff"), name)
     except UnicodeError:
         if name != UTF8 or encoding is not None:
             return None
     declared = _declared_encoding(data)
     if declared is not None:
         try:
-            return Decoded(data.decode(declared), declared, declared=True)
+            return DecodedText(data.decode(declared), declared, declared=True)
         except UnicodeError:  # the declaration is wrong
             pass
     text = data.decode(UTF8, "replace")
@@ -97,7 +97,7 @@ def decoded(data: bytes, encoding: str | None = None) -> Decoded | None:
     return (
         None
         if (replaced - 1) * _MOST_REPLACED > len(text)
-        else Decoded(text, UTF8, replaced=replaced)
+        else DecodedText(text, UTF8, replaced=replaced)
     )
 
 

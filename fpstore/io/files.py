@@ -136,11 +136,11 @@ class InputFile:
         self.size: int | None = None
         self._spent = False
         if self.is_stdin:
-            self.arrives = _arrives(_mode_of_stdin())
+            self.arrives = _is_stream(_mode_of_stdin())
             return
         with storage_errors(self.name):
             status = check_path(self.path).stat()
-            self.arrives = _arrives(status.st_mode)
+            self.arrives = _is_stream(status.st_mode)
             if stat.S_ISDIR(status.st_mode):
                 raise InputError(f"{self.name}: is a folder, not a file", path=self.name)
             if stat.S_ISREG(status.st_mode):
@@ -173,7 +173,7 @@ def _mode_of_stdin() -> int:
         return 0
 
 
-def _arrives(mode: int) -> bool:
+def _is_stream(mode: int) -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or stat.S_ISCHR(mode)
 
 

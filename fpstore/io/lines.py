@@ -103,7 +103,7 @@ class LineParser(ABC):
     def rows(self, block: bytes, first: int) -> Iterator[Row]:
         """Yield the rows of a block whose first line has a number."""
 
-    def whole(
+    def regular_block(
         self, block: bytes, first: int, projection: Projection, rule: IdRule | None
     ) -> Batch | None:
         """Return the rows of a regular block.
@@ -125,10 +125,10 @@ class LineParser(ABC):
         raise NotImplementedError
 
     @abstractmethod
-    def replaced(self, row: Row, name: str, text: str) -> Row:
+    def with_field(self, row: Row, name: str, text: str) -> Row:
         """Return a row with another text in a field, and all else as it stands."""
 
-    def under(self, row: Row, names: Sequence[str]) -> bytes:
+    def line_for_header(self, row: Row, names: Sequence[str]) -> bytes:
         """Return the bytes of a row in a file whose header has these names, if it has a header."""
         return row.raw
 
@@ -195,7 +195,7 @@ class LineRows(RowFiles):
             self.rows_of_files.append(remaining_before - skip.remaining + count)
         skip.finish()
 
-    def alone(self, number: int) -> LineRows:
+    def single_file(self, number: int) -> LineRows:
         """Return one of the files as a source of its own."""
         source = LineRows(
             [self.paths[number]], str(self.suffix), self._parser, again=True, encoding=self.encoding
@@ -212,10 +212,10 @@ class LineRows(RowFiles):
         If it cannot be read, there is none, and what reads all says why.
         """
         with suppress(InputError):
-            return self._first_has(name)
+            return self._first_row_has(name)
         return False
 
-    def _first_has(self, name: str) -> bool:
+    def _first_row_has(self, name: str) -> bool:
         for file in self.files:
             parser = self._parser(file.name)
             rows = (
@@ -238,7 +238,7 @@ class LineRows(RowFiles):
         return list(dict.fromkeys(name for cells in headers for name in cells))
 
     @property
-    def head(self) -> bytes:
+    def header_line(self) -> bytes:
         """The header of the rows of all files in one, if there is one.
 
         Their columns in the order in which files have them.
@@ -248,11 +248,11 @@ class LineRows(RowFiles):
         header, parser = self.headers[0], self._parser("")
         return (header.raw if header.cells == self.columns else parser.joined(self.columns)) + b"\n"
 
-    def written(self, parser: LineParser, row: Row) -> bytes:
+    def output_line(self, parser: LineParser, row: Row) -> bytes:
         """Return a row as it stands in one file of all rows, with the end of its line."""
         is_same = parser.header is None or parser.header.cells == self.columns
         with located(parser.name, row.line):
-            return (row.raw if is_same else parser.under(row, self.columns)) + b"\n"
+            return (row.raw if is_same else parser.line_for_header(row, self.columns)) + b"\n"
 
     def copy(
         self,
@@ -265,9 +265,9 @@ class LineRows(RowFiles):
         row_flags = RowFlags(flags, progress)
         self.check_unchanged()
         with Sink(target) as sink:
-            sink.write(self.head)
+            sink.write(self.header_line)
             for parser, rows in self.kept_rows(row_flags):
-                sink.write(b"".join([self.written(parser, row) for row in rows]))
+                sink.write(b"".join([self.output_line(parser, row) for row in rows]))
             self.check_unchanged()
             sink.commit(complete)
 
@@ -326,7 +326,7 @@ class LineRows(RowFiles):
                 return None, error
 
         if not skip.remaining:
-            batch, _ = tried(lambda: parser.whole(block, first, projection, rule))
+            batch, _ = tried(lambda: parser.regular_block(block, first, projection, rule))
             if batch is not None:
                 yield batch
                 return
@@ -396,7 +396,7 @@ def line_blocks(
     """
     line, pieces, piece_bytes = 1, list[bytes](), 0
     mark = _UTF8_BOM
-    with _arriving(file, on_read) if unbuffered else unpacked(file, on_read) as read:
+    with _open_stream(file, on_read) if unbuffered else unpacked(file, on_read) as read:
         if not unbuffered:
             with storage_errors(file.name):
                 read = transcoded(read, encoding, file.name)
@@ -424,7 +424,9 @@ def line_blocks(
 
 
 @contextmanager
-def _arriving(file: InputFile, on_read: Callable[[int], None]) -> Iterator[Callable[[int], bytes]]:
+def _open_stream(
+    file: InputFile, on_read: Callable[[int], None]
+) -> Iterator[Callable[[int], bytes]]:
     """Open a pipe, a socket or a terminal; the function reads what has come, or waits for bytes.
 
     A pipe is given room for a whole block, so that a program that is faster than its reader fills
@@ -462,7 +464,7 @@ class JsonLines(LineParser):
             if raw.strip(_BLANK)
         )
 
-    def whole(
+    def regular_block(
         self, block: bytes, first: int, projection: Projection, rule: IdRule | None
     ) -> Batch | None:
         """Return the rows of a block that has an object in each line."""
@@ -492,7 +494,7 @@ class JsonLines(LineParser):
     def fields(self, row: Row) -> dict[str, Any]:
         return _object(row.raw, exactly=False)
 
-    def replaced(self, row: Row, name: str, text: str) -> Row:
+    def with_field(self, row: Row, name: str, text: str) -> Row:
         """Return the line with another string in a field; it is escaped as the one before was."""
         line = row.raw.decode("utf-8")
         start, end = _value_span(line, name)

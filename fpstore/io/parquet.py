@@ -161,7 +161,7 @@ class ParquetRows(RowFiles):
         """The schemas of the files, each once."""
         return list({id(schema): schema for schema in self.schemas}.values())
 
-    def alone(self, number: int) -> ParquetRows:
+    def single_file(self, number: int) -> ParquetRows:
         """Return one of the files as a source of its own."""
         return ParquetRows([self.paths[number]], again=True)
 

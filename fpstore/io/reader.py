@@ -136,7 +136,7 @@ class Reader:
 
     def _as_chunk(self, batch: Batch) -> Chunk:
         ids = batch.ids.texts() if isinstance(batch.ids, StringColumn) else batch.ids
-        return Chunk(self._width.outside(batch.fingerprints), ids)
+        return Chunk(self._width.to_array(batch.fingerprints), ids)
 
     @property
     def unbuffered(self) -> bool:
@@ -174,7 +174,7 @@ class Reader:
                 left_out = [row for row in left_out if row.place >= end]
             left_out += noted.left_out
             if end < self.next_row:
-                nothing = Chunk(self._width.outside(self._width.empty(0)), None)
+                nothing = Chunk(self._width.to_array(self._width.empty(0)), None)
                 yield PlacedChunk(nothing, np.empty(0, np.uint64), self.next_row, left_out)
         finally:
             self._placed = None

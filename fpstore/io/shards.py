@@ -84,7 +84,7 @@ def copy_shards(
     corpus.bytes_done = 0
 
     def copy_one(folder: Path, number: int, place: Path) -> None:
-        source, rows_before, bytes_before = corpus.alone(number), 0, 0
+        source, rows_before, bytes_before = corpus.single_file(number), 0, 0
 
         def progress(_: str, rows: int, __: int | None) -> None:
             nonlocal rows_before, bytes_before, copied

@@ -232,7 +232,7 @@ class IdRule:
             except InputError as error:
                 raise wrong(place, str(error)) from None
 
-    def settled(self, ids: Words | StringColumn, wrong: Wrong) -> Words | StringColumn:
+    def unify_type(self, ids: Words | StringColumn, wrong: Wrong) -> Words | StringColumn:
         """Return ids that have a type of their own as the type of all.
 
         Refuse a mixture, unless the caller has chosen a type.
@@ -601,7 +601,7 @@ def column_ids(
     if rule is None or not values or (not typed and rule.kind is None):
         return ids
     return (
-        rule.settled(ids, wrong)
+        rule.unify_type(ids, wrong)
         if typed or rule.kind == "str"
         else rule.integers(cast(StringColumn, ids), wrong)
     )

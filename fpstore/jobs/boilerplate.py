@@ -186,7 +186,7 @@ class PieceCounts:
         if self._waiting >= max(_LEAST_MERGED, len(self._hashes) // 2):
             self._merge()
 
-    def above(self, most: int) -> tuple[Words, npt.NDArray[np.uint32]]:
+    def more_frequent_than(self, most: int) -> tuple[Words, npt.NDArray[np.uint32]]:
         """Return the hashes of more than ``most`` documents, ascending, and their counts.
 
         The hash of an empty piece is left out.
@@ -245,7 +245,7 @@ class BoilerplateEdit:
             np.minimum.at(self._first, places, row)
             np.add.at(self._occurrences, places, np.uint64(1))
 
-    def touches(self, rows: slice) -> Flags:
+    def changed_rows(self, rows: slice) -> Flags:
         """Return which rows lose a piece."""
         return self._touched[rows]
 
@@ -394,7 +394,10 @@ def _count_pieces(
     if not done:
         raise InputError(f"{corpus.label}: no rows")
     return BoilerplateEdit(
-        pieces, spilled.finish(), list_lims(np.concatenate(sizes)), *counts.above(more_than)
+        pieces,
+        spilled.finish(),
+        list_lims(np.concatenate(sizes)),
+        *counts.more_frequent_than(more_than),
     )
 
 
@@ -404,7 +407,7 @@ def _edit_all(corpus: RowSource, projection: Projection, edit: BoilerplateEdit) 
     for batch in corpus.batches(projection):
         rows = (done + np.flatnonzero(batch.flags)).tolist()
         for row, text in zip(rows, batch.row_texts(), strict=True):
-            if edit.touches(slice(row, row + 1))[0]:
+            if edit.changed_rows(slice(row, row + 1))[0]:
                 edit.edited(row, text)
         done += len(batch.flags)
     corpus.check_unchanged()

@@ -166,7 +166,7 @@ def estimate_rows(corpus: RowSource, projection: Projection, bytes_total: int | 
     total = corpus.bytes_total if bytes_total is None else bytes_total
     if isinstance(corpus, LineRows) and len(corpus.files) > 1:
         sizes = [file.size or 0 for file in corpus.files]
-        corpus = corpus.alone(sizes.index(max(sizes)))
+        corpus = corpus.single_file(sizes.index(max(sizes)))
     with closing(corpus.batches(projection)) as batches:  # type: ignore[type-var]  # they are generators
         first = next(batches, None)
     return 0 if first is None else round(len(first.flags) * total / max(corpus.bytes_done, 1))

@@ -128,12 +128,12 @@ class Pairs(Tabular):
 
         Uint64; at other widths as :attr:`fpstore.Matches.fingerprints`.
         """
-        return self._width.outside(self.rows_a)
+        return self._width.to_array(self.rows_a)
 
     @property
     def b(self) -> npt.NDArray[Any]:
         """The greater fingerprint of each pair, in a join that of the other set, as `a`."""
-        return self._width.outside(self.rows_b)
+        return self._width.to_array(self.rows_b)
 
     def ids_a(self) -> PairIds:
         """Return the ids of the first fingerprints of the pairs, once for each fingerprint."""
@@ -208,8 +208,8 @@ class Pairs(Tabular):
             )
             for rows, (ids_a, ids_b) in ids_in_slices(list(zip(self._sides, numbers, strict=True))):
                 yield {
-                    "a": self._width.outside(columns.a[rows]),
-                    "b": self._width.outside(columns.b[rows]),
+                    "a": self._width.to_array(columns.a[rows]),
+                    "b": self._width.to_array(columns.b[rows]),
                     "distance": columns.distances[rows].astype(self.distances.dtype),
                     "id_a": ids_a,
                     "id_b": ids_b,

@@ -88,11 +88,11 @@ class Reference(NamedTuple):
         if not len(rows):
             return
         if self.store is not None:
-            self.store.insert(width.outside(rows), ids)
+            self.store.insert(width.to_array(rows), ids)
             return
         options = Options(radius=radius, width=width.bits, fingerprinter=fingerprinter)
         try:
-            build_store(Path(self.path), width.outside(rows), ids, options, overwrite=False)
+            build_store(Path(self.path), width.to_array(rows), ids, options, overwrite=False)
         except StoreExistsError:
             raise self._appeared() from None
 

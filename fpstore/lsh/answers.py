@@ -66,7 +66,7 @@ def earlier_matches(
 
 
 @dataclass(frozen=True)
-class State:
+class IndexSnapshot:
     """Both stores of an index as of one moment."""
 
     documents: StoreSnapshot

@@ -12,7 +12,7 @@ from fpstore.building.target import Target, lies_inside
 from fpstore.care.reports import Report
 from fpstore.errors import CorruptStoreError, FpstoreError, InputError, counted
 from fpstore.format.manifest import is_index
-from fpstore.lsh.answers import State
+from fpstore.lsh.answers import IndexSnapshot
 from fpstore.lsh.keys import document_numbers, find_numbers
 from fpstore.lsh.manifest import DOCUMENTS, KEYS, IndexManifest, check_part, put_manifest
 from fpstore.lsh.parts import IndexParts
@@ -21,7 +21,7 @@ from fpstore.store import store_snapshot
 PHASE_CHECK = "comparing documents and keys"
 
 
-def count_keys(state: State, progress: Progress | None) -> tuple[Words, Counts]:
+def count_keys(state: IndexSnapshot, progress: Progress | None) -> tuple[Words, Counts]:
     """Return the numbers of all documents, ascending, and how many keys each has."""
     parts = [document_numbers(rows) for rows in state.documents.fingerprints()]
     numbers = np.concatenate([np.empty(0, np.uint64), *parts])
@@ -69,7 +69,7 @@ def verify_index(
 
 
 def describe_index(
-    state: State, manifest: IndexManifest, documents: dict[str, Any], keys: dict[str, Any]
+    state: IndexSnapshot, manifest: IndexManifest, documents: dict[str, Any], keys: dict[str, Any]
 ) -> dict[str, Any]:
     """Return the contents and sizes of an index from the ``stats`` of its stores."""
     sizes = {DOCUMENTS: documents["bytes"]["total"], KEYS: keys["bytes"]["total"]}

@@ -20,7 +20,7 @@ from fpstore.jobs.bands import Groups, link
 from fpstore.jobs.clusters import Clusters
 from fpstore.jobs.grouping import Grouping, grouped, members_in_sets, rows_at
 from fpstore.jobs.pairs import nth_combinations
-from fpstore.lsh.answers import State
+from fpstore.lsh.answers import IndexSnapshot
 from fpstore.lsh.keys import (
     DOCUMENT_WIDTH,
     MOST_NUMBER_BITS,
@@ -46,7 +46,7 @@ class Documents(NamedTuple):
     id_numbers: Words
 
     @classmethod
-    def of(cls, state: State, resources: Resources) -> Documents:
+    def of(cls, state: IndexSnapshot, resources: Resources) -> Documents:
         numbers, rows, ids = (
             SpilledNumbers(np.uint64),
             SpilledNumbers(np.uint64),
@@ -65,7 +65,7 @@ class Documents(NamedTuple):
 
 
 def key_groups(
-    state: State, documents: Documents, resources: Resources, phase: str
+    state: IndexSnapshot, documents: Documents, resources: Resources, phase: str
 ) -> Iterator[Groups]:
     """Yield the documents that share a key, in batches of keys; a key is not cut."""
     total, done = state.keys.totals.fingerprints, 0
@@ -82,7 +82,7 @@ def key_groups(
     resources.report(phase, done, total)
 
 
-def _groups(state: State, documents: Documents, entries: Words) -> Groups:
+def _groups(state: IndexSnapshot, documents: Documents, entries: Words) -> Groups:
     stored, places = find_numbers(documents.numbers, state.layout.numbers(entries))
     keys = entries[stored] >> np.uint64(state.layout.number_bits)
     return Groups.of(places.astype(np.uint64), np.cumsum(differs(keys)) - 1)
@@ -91,7 +91,7 @@ def _groups(state: State, documents: Documents, entries: Words) -> Groups:
 # Clusters
 
 
-def group_documents(state: State, grouping: Grouping, resources: Resources) -> Clusters:
+def group_documents(state: IndexSnapshot, grouping: Grouping, resources: Resources) -> Clusters:
     """Return the clusters of a state: see :meth:`fpstore.lsh.LshStore.clusters`."""
     documents = Documents.of(state, resources)
     sets = _kernel.Sets(len(documents.numbers))
@@ -124,7 +124,10 @@ class Pairs(Tabular, Generic[Id]):
     """
 
     def __init__(
-        self, state: State, numbers: tuple[Words, Words], similarities: npt.NDArray[np.float64]
+        self,
+        state: IndexSnapshot,
+        numbers: tuple[Words, Words],
+        similarities: npt.NDArray[np.float64],
     ) -> None:
         self._state, self._numbers, self.similarities = state, numbers, similarities
 
@@ -181,7 +184,7 @@ class Pairs(Tabular, Generic[Id]):
 
 
 def pair_documents(
-    state: State, radius: int, estimates: npt.NDArray[np.float64], resources: Resources
+    state: IndexSnapshot, radius: int, estimates: npt.NDArray[np.float64], resources: Resources
 ) -> Iterator[Pairs]:
     """Yield each pair of documents that share a key and lie within the radius once.
 

@@ -138,7 +138,7 @@ def rows_with_keys(hasher: Sketcher[Any], bands: tuple[int, int], texts: Sequenc
     number, band_rows = bands
     # A MinHash takes texts as readers yield them: a tuple for several columns.
     batches = [texts] if isinstance(hasher, MinHashSketcher) else hasher.batches(texts)
-    sketches = [hasher.both(batch, number * band_rows) for batch in batches]
+    sketches = [hasher.sketch_batch(batch, number * band_rows) for batch in batches]
     filled = np.concatenate([sketched.known for sketched in sketches])
     rows = np.zeros((len(filled), DOCUMENT_WIDTH.words + number), np.uint64)
     items = [Items.of(sketched, bands) for sketched in sketches]

@@ -17,9 +17,9 @@ from fpstore.format.manifest import (
     MOST_MANIFEST_BYTES,
     TEMPORARY,
     check_version,
+    first_invalid_member,
     manifest_content,
     manifest_data,
-    misfit,
 )
 from fpstore.lsh.keys import MOST_DOCUMENTS, MOST_SIGNATURE_BYTES
 
@@ -132,7 +132,7 @@ def read_index_manifest(path: Path, folder: int | None = None) -> IndexManifest:
         ) from error
     content = manifest_content(data, file, LOST)
     check_version(content, VERSION, file)
-    malformed = misfit(content, _SCHEMA)
+    malformed = first_invalid_member(content, _SCHEMA)
     if malformed is None and not (isfinite(content["threshold"]) and 0 <= content["recall"] <= 1):
         malformed = "threshold or recall"
     if malformed is not None:

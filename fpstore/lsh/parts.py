@@ -11,7 +11,7 @@ from fpstore.base.width import WORD_BITS
 from fpstore.disk.files import open_folder
 from fpstore.errors import CorruptStoreError
 from fpstore.format.manifest import INDEX_FILE
-from fpstore.lsh.answers import State
+from fpstore.lsh.answers import IndexSnapshot
 from fpstore.lsh.keys import DOCUMENT_DESIGN, EntryLayout
 from fpstore.lsh.manifest import (
     DOCUMENTS,
@@ -55,7 +55,7 @@ class IndexParts:
 
     def __init__(self, path: Path, mode: str, sync: str) -> None:
         self.path = path
-        self._last: State | None = None  # of the last question
+        self._last: IndexSnapshot | None = None  # of the last question
         for attempt in range(ATTEMPTS):
             self.manifest = read_index_manifest(path)
             try:
@@ -116,7 +116,7 @@ class IndexParts:
         """The layout of the entries of keys now."""
         return entry_layout(self.path, self.manifest, store_snapshot(self.keys))
 
-    def state(self) -> State:
+    def state(self) -> IndexSnapshot:
         """Return both stores as of one moment.
 
         An insert adds keys first, and a merge removes keys of documents that are gone. So while no
@@ -127,7 +127,7 @@ class IndexParts:
             documents, keys = store_snapshot(self.documents), store_snapshot(self.keys)
             if store_snapshot(self.documents) is documents:
                 if state is None or state.documents is not documents or state.keys is not keys:
-                    self._last = state = State(
+                    self._last = state = IndexSnapshot(
                         documents, keys, entry_layout(self.path, self.manifest, keys)
                     )
                 return state

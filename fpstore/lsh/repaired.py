@@ -16,7 +16,7 @@ from fpstore.care.reports import RepairReport
 from fpstore.design.families import Design
 from fpstore.errors import CorruptStoreError, counted
 from fpstore.format.manifest import is_index, looks_like_store, not_a_store, read_manifest
-from fpstore.lsh.answers import State, stored_documents
+from fpstore.lsh.answers import IndexSnapshot, stored_documents
 from fpstore.lsh.building import identities_in
 from fpstore.lsh.care import count_keys
 from fpstore.lsh.keys import DOCUMENT_DESIGN, EntryLayout
@@ -34,7 +34,7 @@ from fpstore.query.id_lookup import ids_at
 from fpstore.store import Store, store_snapshot
 
 
-class _SoundError(Exception):
+class _UndamagedError(Exception):
     """Nothing is to be written."""
 
 
@@ -60,7 +60,7 @@ def repair_index(path: Path, output: Path | None, resources: Resources) -> Repai
                 folder,
                 manifest._replace(documents=documents, keys=keys, keys_generation=generation),
             )
-    except _SoundError:
+    except _UndamagedError:
         whole.sound = True
     whole.output = None if whole.sound else str(target)
     return whole
@@ -92,7 +92,7 @@ def _check_opens(path: Path, whole: RepairReport) -> None:
     except CorruptStoreError as error:
         whole.note(error)
     else:
-        raise _SoundError
+        raise _UndamagedError
 
 
 def _repair_part(
@@ -119,7 +119,7 @@ def _drop_documents(
     """Drop the documents that have lost most of their keys, and list their ids."""
     with Store(folder / KEYS) as keys, Store(folder / DOCUMENTS, "r+") as documents:
         check_documents(path, store_snapshot(documents))
-        state = State(
+        state = IndexSnapshot(
             store_snapshot(documents),
             store_snapshot(keys),
             entry_layout(path, manifest, store_snapshot(keys)),
@@ -142,7 +142,7 @@ def _drop_documents(
         whole.fingerprints = whole.ids = len(documents)
 
 
-def _lost_lines(state: State, rows: Words) -> list[str]:
+def _lost_lines(state: IndexSnapshot, rows: Words) -> list[str]:
     ids = ids_at(state.documents, state.documents.stored_id_numbers(rows)[1])
     return [
         f"document\t\t{name}\n" for name in (ids.tolist() if isinstance(ids, np.ndarray) else ids)

@@ -32,7 +32,7 @@ from fpstore.hashing.base import check_items
 from fpstore.hashing.registry import check_sketcher, from_description
 from fpstore.hashing.sketcher import Sketcher
 from fpstore.io.check import check_id, check_ids
-from fpstore.lsh.answers import Match, Matches, State, earlier_matches, items_to_insert
+from fpstore.lsh.answers import IndexSnapshot, Match, Matches, earlier_matches, items_to_insert
 from fpstore.lsh.items import Items, at_places
 from fpstore.lsh.keys import band_keys
 from fpstore.lsh.parts import IndexParts
@@ -299,7 +299,7 @@ class LshStore(Generic[Id]):
         return self._hasher.similarities(items[item], stored)
 
     def _matches(
-        self, state: State, columns: MatchColumns, inserted: Flags | None = None
+        self, state: IndexSnapshot, columns: MatchColumns, inserted: Flags | None = None
     ) -> Matches[Id]:
         lookup = SnapshotIds(self._documents.path, state.documents)
         return Matches(
@@ -308,7 +308,7 @@ class LshStore(Generic[Id]):
 
     # Changes
 
-    def snapshot(self) -> State:
+    def snapshot(self) -> IndexSnapshot:
         """Return both stores as they are now, for modules of this package."""
         return self._parts.state()
 

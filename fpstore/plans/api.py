@@ -214,7 +214,7 @@ class Plan:
 
     def status(self) -> list[StageStatus]:
         """Return which tasks of each stage are done, and at which rate, in order."""
-        times, begun = self._folder.times(), self._folder.begun()
+        times, begun = self._folder.times(), self._folder.unfinished()
         previous, stages = self._folder.place.times(PLAN_FILE).get(PLAN_FILE, 0.0), []
         for stage, indexes in self._folder.indexes():
             ended = [previous, *sorted(times[index] for index in indexes if index in times)]

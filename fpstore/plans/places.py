@@ -62,7 +62,7 @@ class Place(ABC):
     def times(self, beginning: str = "") -> dict[str, float]:
         """Return when each file was written, in seconds since 1970, by its name."""
 
-    def begun(self, beginning: str = "") -> list[str]:
+    def unfinished(self, beginning: str = "") -> list[str]:
         """Return the names of unfinished files; an object store shows none."""
         return []
 
@@ -166,7 +166,7 @@ class DiskPlace(Place):
                 times[name] = (self.path / name).stat().st_mtime
         return times
 
-    def begun(self, beginning: str = "") -> list[str]:
+    def unfinished(self, beginning: str = "") -> list[str]:
         """Return the names of the files in unfinished folders."""
         names = [Path(name) for name in self._all(beginning) if UNFINISHED in name]
         return sorted(

@@ -232,9 +232,9 @@ class PlanFolder:
         """Return the time of each result, in seconds since 1970, by the index of its task."""
         return self._by_index(self.place.times(f"{RESULTS}/"))
 
-    def begun(self) -> set[int]:
+    def unfinished(self) -> set[int]:
         """Return the indexes of tasks with an unfinished result: they run, or were killed."""
-        return set(self._by_index(dict.fromkeys(self.place.begun(f"{RESULTS}/"))))
+        return set(self._by_index(dict.fromkeys(self.place.unfinished(f"{RESULTS}/"))))
 
     def _by_index(self, values: Mapping[str, Value]) -> dict[int, Value]:
         """Map the names of results to the indexes of their tasks."""

@@ -58,7 +58,7 @@ class Slicing(NamedTuple):
 
     def links(self, rows: Words, table: int, resources: Resources) -> Iterator[PairColumns]:
         """Yield pairs of a slice that connect the same rows as all of its pairs."""
-        design = self.design.alone(table)
+        design = self.design.single_table(table)
         if self.whole:
             design = join_design(rows, self.design.radius, self.design.width, SAMPLED_FROM)
         return pairs_within(rows, design, resources, linked=True)

@@ -62,7 +62,7 @@ class Ids:
         fingerprints = [] if number is None else snapshot.get_fingerprints(number)
         if not fingerprints:
             raise NotStoredError(f"the id {show(identifier)} is not stored", got=identifier)
-        return list(map(snapshot.width.outer, fingerprints))
+        return list(map(snapshot.width.from_number, fingerprints))
 
 
 def fingerprints_of(snapshot: Snapshot, ids: Any) -> tuple[Lims, Words]:

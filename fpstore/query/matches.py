@@ -114,12 +114,12 @@ class Matches(Tabular, Generic[Id]):
         uint64, shape (matches,); of 32 bits uint32; of 128 and 256 bits uint8, shape (matches,
         width / 8), big-endian.
         """
-        return self._width.outside(self.rows)
+        return self._width.to_array(self.rows)
 
     @property
     def queries(self) -> npt.NDArray[Any]:
         """The queries, in the form of :attr:`fingerprints`."""
-        return self._width.outside(self._queries)
+        return self._width.to_array(self._queries)
 
     @overload
     def read_ids(self: Matches[int]) -> tuple[Lims, Words]: ...

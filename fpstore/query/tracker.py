@@ -320,7 +320,7 @@ class Tracker:
         self, manifest: Manifest, same: Generation | None = None
     ) -> _OpenGeneration:
         """Open the generation of a manifest, unless it is open (``same``), and read its log."""
-        path, number = self.here(), manifest.generation.number
+        path, number = self.current_path(), manifest.generation.number
         log = LogReader(path / generation_folder(number) / LOG_FILE, LogHeader.of(manifest))
         generation = same
         try:
@@ -345,7 +345,7 @@ class Tracker:
         # The next question finds out whether there is another generation meanwhile.
         self._current = self.log.words, opened.end & ~SUPERSEDED, opened.snapshot
 
-    def here(self) -> Path:
+    def current_path(self) -> Path:
         """Return a path of the store that was opened, which may have been renamed.
 
         StorageError if none leads to it.
@@ -376,7 +376,7 @@ class Tracker:
         For creating and removing files.
         """
         path = Path(f"/proc/self/fd/{self.folder}")
-        return path if path.is_dir() else self.here()
+        return path if path.is_dir() else self.current_path()
 
     def is_same(self) -> bool:
         """Whether the path still names the store that was opened."""
@@ -411,7 +411,7 @@ class Tracker:
             self._take(_load(manifest, generation, log, changes))
             self.show(self.snapshot())
 
-    def forget(self) -> None:
+    def invalidate(self) -> None:
         """Open the current generation at the next question.
 
         The writer could not adopt the generation that every process sees.

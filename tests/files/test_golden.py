@@ -89,7 +89,7 @@ def test_a_good_table_opens_answers_and_is_encoded_again(path):
     assert list(kernel.permutation) == facts["permutation"]
     permutation = np.array(facts["permutation"], np.uint8)
     keys, _, _ = kernel.decode(0, kernel.block_count, 1)
-    inner = [width.inner(value) for value in stored]
+    inner = [width.to_number(value) for value in stored]
     assert sorted(rows_to_numbers(_kernel.permute(keys, permutation, inverse=True))) == inner
     assert reference.Table(data).verify() == inner
     assert kernel.fingerprint_count == len(keys)
@@ -100,7 +100,7 @@ def test_a_good_table_opens_answers_and_is_encoded_again(path):
         got = sorted(zip(distances.tolist(), width.numbers(fingerprints), strict=True))
         assert got == [(distance, int(f, 16)) for f, distance in scan["matches"]]
     for value in (*stored, *(f ^ 1 for f in stored), 0, 2**width.bits - 1):
-        assert (kernel.locate_one(width.inner(value)) is not None) == (value in set(stored))
+        assert (kernel.locate_one(width.to_number(value)) is not None) == (value in set(stored))
     code = np.frombuffer(tableimage.open_table(data).code_bits, np.uint8)
     assert (
         tableimage.build(width.rows(stored), permutation, facts["block_bytes"], code, **design)
@@ -164,7 +164,9 @@ def test_the_reference_reads_the_tables_ids_and_strings_of_golden_stores(tmp_pat
         found = reference_store.read_store(shutil.copytree(path, tmp_path / path.name))
         ids = facts_of(path)["ids"]
         width = Width(4 * len(next(iter(ids))))
-        content = {digits(width.outer(f), width.bits): sorted(names) for f, names in found.items()}
+        content = {
+            digits(width.from_number(f), width.bits): sorted(names) for f, names in found.items()
+        }
         if path.name == "store":  # the others have changes in their logs
             assert content == ids
         assert len(set(content) & set(ids)) > 20
@@ -188,7 +190,7 @@ def test_the_reference_builds_the_column_tables_again(tmp_path, name):
     assert [table.kind for table in tables] == (
         ["copies"] * 4 if width.bits == 64 else ["rows"] + ["references"] * 5
     )
-    stored = [width.outer(value) for value in reference_store.read_store(path)]
+    stored = [width.from_number(value) for value in reference_store.read_store(path)]
     for place, table in enumerate(tables):
         kind = ("copies", "references", "rows").index(table.kind)
         buckets = 8 if table.kind == "rows" else table.prefix_bits
@@ -234,7 +236,8 @@ def test_the_reference_decodes_the_log_of_a_store_of_each_width(tmp_path, name, 
             assert kind & KIND_MASK == WIPE
             del content[fingerprint]
     assert {
-        digits(Width(width).outer(f), width): sorted(numbers) for f, numbers in content.items()
+        digits(Width(width).from_number(f), width): sorted(numbers)
+        for f, numbers in content.items()
     } == ids
     assert changes[-1].totals[:2] == (len(ids), sum(map(len, ids.values())))
 

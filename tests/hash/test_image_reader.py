@@ -11,7 +11,7 @@ from drawing import animation, encoded, scene
 from PIL import Image
 
 import fpstore
-from fpstore.base.resources import Room
+from fpstore.base.resources import MemoryBudget
 from fpstore.base.width import Width
 from fpstore.errors import InputError, StorageError
 from fpstore.hashing import DocumentReader, ImageHash, ImageReader, SimHash
@@ -72,7 +72,7 @@ def test_a_folder_is_read_in_the_order_of_names_and_what_is_left_out_is_told(tre
         ids, rows = everything(reader)
         assert ids == PICTURES
         width, numbers = Width(hasher.width), [hasher.fingerprint(path) for path in PICTURES]
-        assert rows == width.outside(width.rows(numbers)).tolist()
+        assert rows == width.to_array(width.rows(numbers)).tolist()
         assert [(name, "blank" if why == "quality" else why) for name, why in notices] == LEFT_OUT
         assert (reader.skipped, reader.broken, reader.empty) == (2, 2, 1)
         assert (
@@ -177,14 +177,14 @@ def test_a_picture_above_the_memory_is_refused_undecoded(tree, monkeypatch):
         ImageReader("photos", ImageHash(), memory=1000)
 
 
-def test_a_room_has_no_more_than_its_bytes_unless_one_is_alone():
-    room, order = Room(100), []
+def test_a_budget_is_exceeded_only_by_a_single_reservation():
+    budget, order = MemoryBudget(100), []
 
     def take(count):
-        with room.taking(count):
+        with budget.reserve(count):
             order.append(count)
 
-    with room.taking(60):
+    with budget.reserve(60):
         large, small = (Thread(target=take, args=(count,)) for count in (300, 40))
         large.start()
         small.start()

@@ -59,7 +59,7 @@ def test_every_format_holds_every_width(tmp_path, name, bits):
     assert read(path, bits) == ([], None)
     with open_writer(path, columns=["fingerprint"], width=bits) as writer:
         writer.write({"fingerprint": values[:7]})
-        writer.write(Chunk(Width(bits).outside(Width(bits).rows(values[7:20])), None))
+        writer.write(Chunk(Width(bits).to_array(Width(bits).rows(values[7:20])), None))
         writer.write({"fingerprint": as_uint8(values[20:], bits)})
     assert read(path, bits) == read(path, bits, chunk_rows=3) == (values, None)
     if name == "a.npy":
@@ -99,7 +99,7 @@ def test_npy_of_every_kind(tmp_path, bits):
         "rows": data,
         "columns first": np.asfortranarray(data),
         "void": data.view(f"V{bits // 8}").reshape(-1),
-        "numbers": Width(bits).outside(Width(bits).rows(values)),
+        "numbers": Width(bits).to_array(Width(bits).rows(values)),
     }
     for name, array in arrays.items():
         np.save(tmp_path / f"{name}.npy", array)

@@ -100,7 +100,7 @@ def test_a_description_is_json_and_rebuilds_it():
 def test_rows_of_fields_have_the_values_of_their_texts():
     hasher = Fields(MinHash(size=2), {"title": 1, "body": 1})
     plain = MinHash(size=2)
-    found = hasher.both([(TEXTS[0], None), (None, TEXTS[1])], 8)
+    found = hasher.sketch_batch([(TEXTS[0], None), (None, TEXTS[1])], 8)
     assert (found.sketches == plain.sketches(TEXTS[:2], 8)).all()
 
 

@@ -37,7 +37,7 @@ INTERNAL = {
     "CodeHash": ("bits", "code_bits"),
     "DedupSpec": ("can_verify", "grouping", "jaccard", "job"),
     "Design": ("from_json", "to_json"),
-    "Fingerprinter": ("batches", "hashed", "lack"),
+    "Fingerprinter": ("batches", "hashed", "empty_message"),
     "HashingReader": ("columns", "placed"),
     "Hits": ("batches", "hits_of_inputs", "in_memory", "without_rare_ngrams"),
     "HyperplaneHash": ("sides",),

@@ -319,7 +319,7 @@ def test_counts_are_merged(monkeypatch):
         for one in hashes.tolist():
             model[one] = model.get(one, 0) + 1
     for most in (0, 1, 3, 7):
-        assert counts.above(most)[0].tolist() == sorted(
+        assert counts.more_frequent_than(most)[0].tolist() == sorted(
             one for one, count in model.items() if count > most
         )
 

@@ -108,7 +108,7 @@ def test_clusters_are_the_connected_components(tmp_path, monkeypatch, width, sha
         bits = SHAPES[shape](width, radius, rng)
         # and documents with the fingerprint of another one
         bits = np.concatenate([bits, bits[::17]])
-        rows = Width(width).outside(as_given(bits_to_words(bits)))
+        rows = Width(width).to_array(as_given(bits_to_words(bits)))
         wanted = components(bits, radius)
         assert wanted
         with fpstore.build(tmp_path / f"s{radius}", rows, width=width, radius=1) as store:

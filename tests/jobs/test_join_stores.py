@@ -76,7 +76,7 @@ def test_pairs_of_a_store_and_fingerprints(tmp_path, width, kind, way):
             for radius in (None, 0, 3, 7):
                 pairs = store.join([v for v, _ in b], radius, ids=[i for _, i in b], threads=2)
                 assert found(pairs) == wanted(a, b, 4 if radius is None else radius), radius
-            assert found(store.join(size.outside(size.rows([v for v, _ in b])))) == wanted(
+            assert found(store.join(size.to_array(size.rows([v for v, _ in b])))) == wanted(
                 a, [(v, n) for n, (v, _) in enumerate(b)], 4
             )
 
@@ -298,7 +298,7 @@ def test_all_pairs_of_rows_after_changes(tmp_path, width, kind):
         base[i] ^ 1 << int(bit)
         for i, bit in zip(rng.integers(0, 20, 240), rng.integers(0, 5, 240), strict=True)
     ]
-    outside = Width(width).outside(Width(width).rows(values))
+    outside = Width(width).to_array(Width(width).rows(values))
     ids = [f"d{i}" for i in range(240)] if kind is str else np.arange(240, dtype=np.uint64)
     rows = list(zip(list(ids) if kind is str else ids.tolist(), values, strict=True))
     fpstore.build(tmp_path / "s", outside[:150], ids[:150], width=width, radius=2).close()

@@ -63,7 +63,7 @@ def test_single_probes_answer_as_batches_do(tmp_path, made, codec):
     for radius in (0, 2, 3):
         expected = answers(store, queries, radius=radius)
         assert [store.probe(query, radius) for query in queries] == expected
-        inner = [check_width(bits).inner(query) for query in queries]
+        inner = [check_width(bits).to_number(query) for query in queries]
         found = [generation.single_prober(radius).probe(query) for query in inner]
         assert [len(matches) for matches in found] == list(map(len, expected))
         assert all(type(match) is fpstore.Match for matches in found for match in matches)

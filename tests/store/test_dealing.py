@@ -102,20 +102,20 @@ def test_a_dealt_store_answers_as_brute_force_does(tmp_path, width, name, radius
     words = rows.reshape(len(rows), -1)
     queries = column_sets.as_given(column_sets.make_queries(words, width, 30, radius, rng))
     with fpstore.build(
-        tmp_path / "s", Width(width).outside(rows), width=width, radius=radius, design=name
+        tmp_path / "s", Width(width).to_array(rows), width=width, radius=radius, design=name
     ) as store:
         assert (
             store.design.name == "dealt-4-16" if width == 64 else store.design.name == "dealt-16-16"
         )
         assert store.design.tables != design(name, radius, width).tables, "dealt by the sample"
-        found = store.probe_many(Width(width).outside(queries))
-        expected = store.scan(Width(width).outside(queries), radius)
+        found = store.probe_many(Width(width).to_array(queries))
+        expected = store.scan(Width(width).to_array(queries), radius)
         assert np.array_equal(found.lims, expected.lims)
         assert np.array_equal(found.distances, expected.distances)
         assert sum(map(len, found)) > 20
         before = store.design.tables
     with fpstore.open(tmp_path / "s", mode="r+") as store:
-        store.insert(Width(width).outside(queries))
+        store.insert(Width(width).to_array(queries))
         store.merge()
         assert store.design.tables == before
         assert store.verify().ok
@@ -123,7 +123,7 @@ def test_a_dealt_store_answers_as_brute_force_does(tmp_path, width, name, radius
         assert store.design.name.startswith("dealt")
         store.redesign(f"columns-{len(store.design.ring)}")
         assert store.design.name.startswith("columns")
-        assert all(map(len, store.probe_many(Width(width).outside(queries))))
+        assert all(map(len, store.probe_many(Width(width).to_array(queries))))
 
 
 @pytest.mark.full

@@ -25,11 +25,11 @@ from fpstore.design.families import MANKU, MAX_VARIANTS, design
 from fpstore.design.planner import (
     MORE_BYTES,
     MORE_TIME,
+    best_plan,
     candidates_for,
     choose,
     cost,
     crossover,
-    knee,
 )
 from fpstore.format.manifest import read_manifest
 
@@ -133,7 +133,7 @@ def test_plans_that_fit_come_first_and_best_first():
         assert times == sorted(times)
 
 
-# --- The knee -------------------------------------------------------------------------------------
+# --- The best_plan -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_auto_takes_the_balance(radius, storage, step):
             p for p in plan(1 << log2_n, radius, storage=storage, memory_budget=1 << 62) if p.fits
         ]
         assert plans[0].chosen
-        best = knee(plans, storage)
+        best = best_plan(plans, storage)
         if plans[0] != best:  # packed tables in place of columns that are hardly better
             assert (plans[0].design.ring, bool(best.design.ring)) == ((), True)
             assert plans[0].bytes_per_fingerprint <= MORE_BYTES * best.bytes_per_fingerprint

@@ -24,7 +24,7 @@ def made(folder, bits, ids):
     values = [top | 1, top | 3, top | 3, 4]
     kinds = {"strings": ["a", "bb", "\u4e2d", "d"], "integers": [7, 2**64 - 1, 9, 1]}
     return fpstore.build(
-        folder / "s", width.outside(width.rows(values)), kinds[ids], radius=3, width=bits
+        folder / "s", width.to_array(width.rows(values)), kinds[ids], radius=3, width=bits
     )
 
 
@@ -38,7 +38,7 @@ def plain(values, bits):
 def test_matches_become_the_same_table_everywhere(tmp_path, bits, ids):
     width, top = Width(bits), 1 << (bits - 1)
     store = made(tmp_path, bits, ids)
-    asked = width.outside(width.rows([0, top | 1, 5]))
+    asked = width.to_array(width.rows([0, top | 1, 5]))
     matches = store.probe_many(asked, 2)
     names = ["x", "y", "z"]
     table = matches.to_arrow(query_ids=names)
@@ -69,7 +69,7 @@ def test_matches_become_the_same_table_everywhere(tmp_path, bits, ids):
 @pytest.mark.parametrize("bits", ALL_WIDTHS)
 def test_every_way_to_ask_keeps_the_queries(tmp_path, bits):
     width, top = Width(bits), 1 << (bits - 1)
-    asked = width.outside(width.rows([top | 1, 4]))
+    asked = width.to_array(width.rows([top | 1, 4]))
     store = made(tmp_path, bits, "integers")
     results = [
         store.probe_many(asked, 1),
@@ -141,9 +141,9 @@ def test_clusters_are_their_columns(tmp_path, ids):
 def test_empty_results_keep_their_types(tmp_path, bits, ids):
     width = Width(bits)
     store = made(tmp_path, bits, ids)
-    full = store.probe_many(width.outside(width.rows([4])), 0).to_arrow().schema
+    full = store.probe_many(width.to_array(width.rows([4])), 0).to_arrow().schema
     for asked in ([], [0]):
-        table = store.probe_many(width.outside(width.rows(asked)), 0).to_arrow()
+        table = store.probe_many(width.to_array(width.rows(asked)), 0).to_arrow()
         assert (table.schema, table.num_rows) == (full, 0)
     (pairs,) = store.pairs(1)
     empty = fpstore.Pairs(

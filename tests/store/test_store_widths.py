@@ -358,18 +358,18 @@ def test_a_merge_and_a_build_in_little_memory_write_the_same_tables(
     rows[::3, 0] = 7 << 32  # ties
     if bits <= 64:
         rows = rows[:, 0] if bits == 64 else rows[:, 0] >> np.uint64(32) << np.uint64(32)
-    first, second = width.outside(rows[:3000]), width.outside(rows[2000:])
+    first, second = width.to_array(rows[:3000]), width.to_array(rows[2000:])
 
     def tables(name: str) -> list[bytes]:
         return [file.read_bytes() for file in sorted((tmp_path / name).glob("gen-*/table-*"))]
 
-    fpstore.build(tmp_path / "whole", width.outside(rows[100:]), width=bits, design=design).close()
+    fpstore.build(tmp_path / "whole", width.to_array(rows[100:]), width=bits, design=design).close()
     monkeypatch.setattr("fpstore.building.external_sort.PAIR_BYTES", 1 << 15)
     monkeypatch.setattr("fpstore.building.external_sort.SORT_BYTES", 1 << 15)
     for module in ("columns", "external_sort"):
         monkeypatch.setattr(f"fpstore.building.{module}.COPY_ROWS", 1 << 10)
     fpstore.build(
-        tmp_path / "parts", width.outside(rows[100:]), width=bits, design=design, memory="64MiB"
+        tmp_path / "parts", width.to_array(rows[100:]), width=bits, design=design, memory="64MiB"
     ).close()
     assert tables("parts") == tables("whole")
     with fpstore.build(tmp_path / "merged", first, width=bits, design=design):

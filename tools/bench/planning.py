@@ -270,7 +270,7 @@ def _ranked(bench: Bench, case: Ranked, rows: Any, radius: int) -> Result:
         64 if bench.smoke else BATCH_QUERIES,
         radius,
     )
-    queries = width.outside(width.from_bytes(asked.reshape(-1)))
+    queries = width.to_array(width.from_bytes(asked.reshape(-1)))
     alone = width.numbers(width.from_bytes(asked[:SINGLE].reshape(-1)))
     stores = []
     for p in plans:

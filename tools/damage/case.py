@@ -161,7 +161,7 @@ class Case:
 
     def probe_many(self, store: fpstore.Store) -> None:
         truth = self._store
-        found = store.probe_many(self._width.outside(truth.queries), threads=1)
+        found = store.probe_many(self._width.to_array(truth.queries), threads=1)
         lims, ids = found.read_ids()
         got = sorted(
             (query, distance, fingerprint)
@@ -218,7 +218,7 @@ class Case:
     def ids_of(self, store: fpstore.Store) -> None:
         stored = distinct(self._store.now.fingerprints)[::7]
         try:
-            lims, ids = store.ids_of(self._width.outside(stored))
+            lims, ids = store.ids_of(self._width.to_array(stored))
         except KeyError as error:
             raise Wrong(f"{error} is not stored") from None
         wanted = [self._store.of(fingerprint) for fingerprint in self._width.numbers(stored)]
@@ -247,7 +247,7 @@ class Case:
         for number, start, end in zip(numbers, lims.tolist(), lims.tolist()[1:], strict=False):
             wanted = self._store.now.fingerprints[self._store.now.numbers == number]
             expect(
-                np.array_equal(fingerprints[start:end], self._width.outside(wanted)),
+                np.array_equal(fingerprints[start:end], self._width.to_array(wanted)),
                 f"other fingerprints of id {number}",
             )
 
@@ -256,7 +256,7 @@ class Case:
 
     def scan(self, store: fpstore.Store) -> None:
         queries = self._store.queries[:3]
-        matches = store.scan(self._width.outside(queries), 12, threads=1)
+        matches = store.scan(self._width.to_array(queries), 12, threads=1)
         got = [[(m.distance, m.fingerprint) for m in found] for found in matches]
         expect(got == self._store.near(queries, 12), "other matches")
 

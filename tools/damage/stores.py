@@ -250,7 +250,7 @@ class Store:
         spec = self.spec
         fpstore.build(
             path,
-            self.width.outside(fingerprints),
+            self.width.to_array(fingerprints),
             None if spec.ids == "row" else self.ids(numbers),
             width=spec.width,
             radius=spec.radius,
@@ -272,9 +272,9 @@ class Store:
 
         def change(store: fpstore.Store, part: int) -> None:
             for start in range(20 * part, CHANGED, 20 * max(len(self.parts), 1)):
-                rows = self.width.outside(added.fingerprints[start : start + 20])
+                rows = self.width.to_array(added.fingerprints[start : start + 20])
                 store.insert(rows, self.ids(added.numbers[start : start + 20]))
-            store.delete(fingerprints=self.width.outside(removed))
+            store.delete(fingerprints=self.width.to_array(removed))
 
         self._each(path, change)
         if ours:
@@ -329,7 +329,7 @@ class Store:
         steps: list[tuple[str, Any, int, Pairs]] = [
             (
                 "insert",
-                (self.width.outside(added.fingerprints), self.ids(added.numbers)),
+                (self.width.to_array(added.fingerprints), self.ids(added.numbers)),
                 20,
                 self._with(added),
             )
@@ -339,7 +339,7 @@ class Store:
         gone = is_in(self.now.fingerprints, removed)
         self.now = self._without(gone)
         steps.append(
-            ("delete", {"fingerprints": self.width.outside(removed)}, int(gone.sum()), self.now)
+            ("delete", {"fingerprints": self.width.to_array(removed)}, int(gone.sum()), self.now)
         )
         gone = np.isin(self.now.numbers, self.rng.choice(self.now.numbers, 5))
         removed = np.unique(self.now.numbers[gone])

@@ -27,7 +27,7 @@ INSIDE = {
     "from_parameters",
     "hashed",
     "is_unweighted",
-    "lack",
+    "empty_message",
     "limit_memory",
     "sides",
     "signed",

@@ -178,7 +178,7 @@ class JoinAsker:
     def outside(self, parts: list[joining.PairColumns]) -> list[tuple[Any, Any, Any]]:
         """Return pairs of the kernel as a store gives them."""
         return [
-            (self.width.outside(part.a), self.width.outside(part.b), part.distances)
+            (self.width.to_array(part.a), self.width.to_array(part.b), part.distances)
             for part in parts
         ]
 

@@ -186,7 +186,10 @@ class DelimitedText(LineParser):
         fields = self.fields(row)
         return self._same_end(row, [fields.get(name, "") for name in names])
 
-    def joined(self, cells: Sequence[str]) -> bytes:
+    def encode_header(self, names: Sequence[str]) -> bytes:
+        return self._encode(names)
+
+    def _encode(self, cells: Sequence[str]) -> bytes:
         import csv
 
         written = io.StringIO()
@@ -199,7 +202,7 @@ class DelimitedText(LineParser):
 
     def _same_end(self, row: Row, cells: Sequence[str]) -> bytes:
         """Return a row of other cells, whose line ends as that of a row does."""
-        return self.joined(cells) + (b"\r" if row.raw.endswith(b"\r") else b"")
+        return self._encode(cells) + (b"\r" if row.raw.endswith(b"\r") else b"")
 
     def _wrong_cells(self, cells: Sequence[str]) -> str:
         if self._loose is None:

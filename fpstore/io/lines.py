@@ -120,9 +120,9 @@ class LineParser(ABC):
     def fields(self, row: Row) -> dict[str, Any]:
         """Return all fields of a row; in delimited text, all are strings."""
 
-    def joined(self, cells: Sequence[str]) -> bytes:
-        """Return the bytes of a row of cells."""
-        raise NotImplementedError
+    def encode_header(self, names: Sequence[str]) -> bytes:
+        """Return the bytes of a header with these names; none in a format without headers."""
+        return b""
 
     @abstractmethod
     def with_field(self, row: Row, name: str, text: str) -> Row:
@@ -239,14 +239,13 @@ class LineRows(RowFiles):
 
     @property
     def header_line(self) -> bytes:
-        """The header of the rows of all files in one, if there is one.
-
-        Their columns in the order in which files have them.
-        """
+        """The header of one file of all rows, in a format that has headers."""
         if not self.headers:
             return b""
-        header, parser = self.headers[0], self._parser("")
-        return (header.raw if header.cells == self.columns else parser.joined(self.columns)) + b"\n"
+        header = self.headers[0]
+        if header.cells == self.columns:
+            return header.raw + b"\n"
+        return self._parser("").encode_header(self.columns) + b"\n"
 
     def output_line(self, parser: LineParser, row: Row) -> bytes:
         """Return a row as it stands in one file of all rows, with the end of its line."""

@@ -36,8 +36,8 @@ def outcome(path, block_bytes, **options):
 def careful_outcome(path, block_bytes, **options):
     """Return the same, if no block is parsed as a whole."""
     with (
-        patch.object(DelimitedText, "whole", lambda *_: None),
-        patch.object(JsonLines, "whole", lambda *_: None),
+        patch.object(DelimitedText, "regular_block", lambda *_: None),
+        patch.object(JsonLines, "regular_block", lambda *_: None),
     ):
         return outcome(path, block_bytes, **options)
 

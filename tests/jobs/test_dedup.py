@@ -369,6 +369,8 @@ def test_folder_of_texts(tmp_path):
     assert files == ["a.txt", "deep/c.txt"]
     with pytest.raises(StoreExistsError, match="clean exists"):
         fpstore.dedup(folder, tmp_path / "clean", text=True)
+    with pytest.raises(InputError, match="format= is for files of rows"):
+        fpstore.dedup(folder, tmp_path / "new", text=True, format="csv")
     with pytest.raises(InputError, match="text=True makes a document of each file"):
         fpstore.dedup(folder, text="text")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["clean", "notes"]

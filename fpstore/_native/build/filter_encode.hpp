@@ -1,4 +1,5 @@
-// Writes the filter of a table beside it: the words of buckets, in the order of the entries.
+// Writes the filter of a table beside it: the words of buckets, in the order of the entries, and
+// the other sections of the file.
 #pragma once
 #include <vector>
 
@@ -34,6 +35,31 @@ class FilterEncoder {
   uint64_t bucket_count_;
   std::vector<uint64_t> pending_;  // the distinct prefixes of the bucket that is open
   std::vector<uint32_t> starts_;
+};
+
+// The bytes of a filter file behind its header, in order: the words, the first word of each bucket
+// and the end of the last, padded to eight bytes, and the checksums of the pages.
+class FilterSections {
+ public:
+  FilterHeader header;  // finish() sets the count of words
+
+  explicit FilterSections(const FilterHeader& shape) : header(shape), words_(shape) {}
+
+  // Takes ascending keys; the number of bytes that are complete, which are whole pages.
+  size_t feed(const uint64_t* keys, size_t n);
+  // The number of bytes that are left.
+  size_t finish();
+  // Takes the first of these bytes out.
+  void take(size_t size, uint8_t* out);
+
+ private:
+  template <class T>
+  void append(const std::vector<T>& values);
+  void sum(size_t size);
+
+  FilterEncoder words_;
+  std::vector<uint8_t> bytes_;  // from the first that was not taken
+  std::vector<uint64_t> sums_;  // of the pages that are complete
 };
 
 }  // namespace fpstore

@@ -27,6 +27,14 @@ struct Encoder {
                                 // Huffman blocks
 };
 
+// The room that the blocks of n more keys need, in blocks: an entry takes at most a code, a tail
+// and the words behind the leading one, so a closed block holds many.
+inline size_t most_blocks(const Encoder& encoder, unsigned words, size_t n) {
+  const size_t most_bits = kMaxCodeBits + 63 + (words - 1) * 64;
+  const size_t least = (encoder.block_bytes - kHuffmanHeaderBytes) * 8 / most_bits;
+  return n / (least ? least : 1) + 2;
+}
+
 // Where encoded blocks go, with their keys and entry counts.
 struct EncodedBlocks {
   uint8_t* blocks;

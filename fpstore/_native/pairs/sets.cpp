@@ -1,8 +1,10 @@
 #include "pairs/sets.hpp"
 
 #include <memory>
+#include <unordered_map>
 
 #include "isa/kernels.hpp"
+#include "pairs/request.hpp"
 
 namespace fpstore {
 
@@ -15,6 +17,35 @@ void unite(Number* parents, const uint64_t* a, const uint64_t* b, uint64_t count
       parents[y] = x;
     else
       parents[x] = y;
+  }
+}
+
+template <class Number>
+void link_groups(Number* parents, const LinkGroups& groups, uint8_t* left, Stopper* stop) {
+  const LinkGroup link = pair_kernels().link_group[groups.words / 2];
+  std::vector<uint32_t> labels;
+  std::vector<uint64_t> links;
+  std::unordered_map<uint64_t, uint32_t> firsts;
+  for (uint64_t g = 0; g < groups.count; ++g) {
+    const uint64_t first = groups.lims[g], n = groups.lims[g + 1] - first;
+    const uint64_t* const members = groups.members + first;
+    const auto root = [&](uint64_t i) {
+      return least_of_set(parents, static_cast<Number>(members[i]));
+    };
+    uint64_t same = 0;
+    while (same < n && root(same) == root(0)) ++same;
+    left[g] = same < n && n > groups.most;
+    if (should_stop(stop, n)) return;
+    if (same == n || left[g]) continue;
+    labels.resize(n);
+    links.resize(2 * n);
+    firsts.clear();
+    for (uint64_t i = 0; i < n; ++i)
+      labels[i] = firsts.emplace(root(i), static_cast<uint32_t>(i)).first->second;
+    const uint64_t found = link(groups.rows + groups.words * first, members, n, groups.radius,
+                                labels.data(), links.data());
+    for (uint64_t i = 0; i < found; ++i) unite(parents, &links[2 * i], &links[2 * i + 1], 1);
+    if (should_stop(stop, n * n)) return;
   }
 }
 
@@ -154,6 +185,8 @@ void group_documents(const Number* labels, const Document* documents, uint64_t c
 
 template void unite(uint32_t*, const uint64_t*, const uint64_t*, uint64_t);
 template void unite(uint64_t*, const uint64_t*, const uint64_t*, uint64_t);
+template void link_groups(uint32_t*, const LinkGroups&, uint8_t*, Stopper*);
+template void link_groups(uint64_t*, const LinkGroups&, uint8_t*, Stopper*);
 template void name_sets(uint32_t*, uint64_t, Stopper*);
 template void name_sets(uint64_t*, uint64_t, Stopper*);
 

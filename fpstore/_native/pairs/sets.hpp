@@ -19,6 +19,23 @@ static inline Number least_of_set(Number* parents, Number x) {
 template <class Number>
 void unite(Number* parents, const uint64_t* a, const uint64_t* b, uint64_t count);
 
+// Groups of members of sets: group g has the members from lims[g] to lims[g + 1], and a row of
+// each.
+struct LinkGroups {
+  const uint64_t* rows;
+  unsigned words;  // of a row
+  const uint64_t* members;
+  const uint64_t* lims;
+  uint64_t count;
+  unsigned radius;
+  uint64_t most;  // members of a group that is searched
+};
+
+// Unites the members of each group that are within the radius of each other. A group of more than
+// `most` members is left as it is, unless all are united already; left[g] says so.
+template <class Number>
+void link_groups(Number* parents, const LinkGroups& groups, uint8_t* left, Stopper* stop);
+
 // Lets each parent be the least member of its set.
 template <class Number>
 void name_sets(Number* parents, uint64_t count, Stopper* stop);

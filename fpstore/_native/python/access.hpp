@@ -7,16 +7,15 @@ namespace fpstore {
 
 constexpr uint64_t kPauseWork = 1 << 14;
 
-// Shared access: for batches without the GIL; for short calls the GIL is kept unless there is a
-// wait. Access is given up now and then, so that signals are met and writers do not wait long.
+// Shared access to a delta. A short call keeps the GIL unless there is a wait. Access is given up
+// now and then, so that signals are met and writers do not wait long.
 class Access {
  public:
   enum class Gil { released, kept };
   Stopper stopping;
 
-  explicit Access(const Delta& delta, Gil gil = Gil::released, const Stop* stop = nullptr)
-      : stopping(stopper(stop)), gate_(delta.gate) {
-    if (gil == Gil::released) released_.emplace();
+  explicit Access(const Delta& delta, Gil gil, const Stop* stop = nullptr)
+      : stopping(stopper(stop)), gate_(delta.gate), gil_(gil) {
     enter();
   }
   ~Access() { leave(); }
@@ -39,20 +38,26 @@ class Access {
 
  private:
   void enter() {
-    if (released_) {
+    if (gil_ == Gil::released)
       gate_.lock_shared();
-    } else if (!gate_.try_lock_shared()) {
-      const ReleasedGil released;
-      gate_.lock_shared();
-    }
+    else if (!gate_.try_lock_shared())
+      call([this] { gate_.lock_shared(); });
     is_in_ = true;
   }
 
-  std::optional<ReleasedGil> released_;
   Gate& gate_;
+  Gil gil_;
   bool is_in_ = false;
   uint64_t work_ = 0;
 };
-constexpr Access::Gil kBrief = Access::Gil::kept;
+
+// What work(access) returns, without the GIL.
+template <class Work>
+auto read(const Delta& delta, const Stop* stop, const Work& work) {
+  return call([&] {
+    Access access(delta, Access::Gil::released, stop);
+    return work(access);
+  });
+}
 
 }  // namespace fpstore

@@ -1,4 +1,5 @@
 // The class Delta of the module: the changes on top of the tables, shared by threads.
+#include "delta/merge_matches.hpp"
 #include "python/access.hpp"
 
 namespace fpstore {
@@ -15,9 +16,10 @@ void check_lims(const Lims& lims, size_t n, size_t size) {
 // What work returns, which has the delta for itself and needs no GIL.
 template <class Work>
 auto alone(const Delta& delta, const Work& work) {
-  ReleasedGil released;
-  std::unique_lock<Gate> lock(delta.gate);
-  return work();
+  return call([&] {
+    const std::unique_lock<Gate> lock(delta.gate);
+    return work();
+  });
 }
 
 void check_memory(bool fine) {
@@ -47,10 +49,7 @@ void apply_one(Delta& d, uint8_t kind, nb::handle fingerprint, uint64_t id, bool
   need(kind < 3, "kinds are 0 to 2");
   const uint8_t base = in_base;
   const OneRow row(fingerprint, words_in_rows(d));
-  if (!d.gate.try_lock()) {
-    ReleasedGil released;
-    d.gate.lock();
-  }
+  if (!d.gate.try_lock()) call([&] { d.gate.lock(); });
   std::unique_lock<Gate> access(d.gate, std::adopt_lock);
   const Applied applied = d.apply(Changes{&kind, row.words, &id, &base, 1}, version);
   access.unlock();
@@ -105,13 +104,12 @@ OrderedMatches found_by(const Delta& d, const Rows& queries, const Stop* stop,
                         const Search& search) {
   SinkGuard guard;
   std::optional<OrderedMatches> out;
-  {
-    Access access(d, Access::Gil::released, stop);
+  read(d, stop, [&](Access& access) {
     const bool fine = search(&guard.sink, access.pauses());
     access.leave();
     if (fine)
       out.emplace(guard.sink, d.width(), words_in_rows(d), count_of(queries), 1, &access.stopping);
-  }
+  });
   check_memory(out.has_value());
   return std::move(*out);
 }
@@ -144,7 +142,7 @@ nb::list probe_one(const Delta& d, nb::handle query, unsigned radius, uint32_t v
   SinkGuard guard;
   bool fine;
   {
-    Access access(d, kBrief);
+    Access access(d, Access::Gil::kept);
     fine = d.probe(row.words, 1, radius, d.end_of(version), &guard.sink, access.pauses());
   }
   check_memory(fine);
@@ -193,14 +191,13 @@ nb::object states_of(const Delta& d, const Rows& fingerprints, const Words* ids,
   const size_t n = count_of(fingerprints);
   need(!ids || ids->size() == n, kUnequal);
   Buffer<uint8_t> out(n);
-  {
-    Access access(d);
+  read(d, nullptr, [&](Access& access) {
+    const uint32_t end = d.end_of(version);
     if (ids)
-      d.pair_states(fingerprints.data(), ids->data(), n, d.end_of(version), out.get(),
-                    access.pauses());
+      d.pair_states(fingerprints.data(), ids->data(), n, end, out.get(), access.pauses());
     else
-      d.states(fingerprints.data(), n, d.end_of(version), out.get(), access.pauses());
-  }
+      d.states(fingerprints.data(), n, end, out.get(), access.pauses());
+  });
   return out.array(n);
 }
 nb::object states(const Delta& d, Rows fingerprints, uint32_t version) {
@@ -213,71 +210,55 @@ nb::object pair_states(const Delta& d, Rows fingerprints, Words ids, uint32_t ve
 unsigned state(const Delta& d, nb::handle fingerprint, uint32_t version) {
   const OneRow row(fingerprint, words_in_rows(d));
   uint8_t presence;
-  Access access(d, kBrief);
+  Access access(d, Access::Gil::kept);
   d.states(row.words, 1, d.end_of(version), &presence, [](uint64_t) {});
   return presence;
 }
 
-// Merges the matches of the base, without those that are absent now, and those of the delta.
+// The matches of the tables or of the delta: (lims, fingerprints, distances).
+template <class Row, class Distance>
+struct MatchArrays {
+  Lims lims;
+  Rows rows;
+  Array<const Distance> distances;
+
+  MatchArrays(const nb::tuple& from, unsigned words)
+      : lims(nb::cast<Lims>(from[0])),
+        rows(nb::cast<Rows>(from[1])),
+        distances(nb::cast<Array<const Distance>>(from[2])) {
+    need_words(rows, words);
+  }
+  size_t count() const { return count_of(rows); }
+  void check(size_t n) const { check_lims(lims, n, std::min(count(), distances.size())); }
+  MatchColumns<Row, Distance> columns() const {
+    return {lims.data(), fpstore::rows<Row>(rows.data()), distances.data()};
+  }
+};
+
 template <class Row, class Distance>
 nb::tuple combine_rows(const Delta& d, const nb::tuple& base, const nb::tuple& found,
                        uint32_t version) {
-  // The columns of matches.
-  struct Columns {
-    Lims lims;
-    Rows rows;
-    Array<const Distance> distances;
-    const Row* fingerprints;
-
-    Columns(const nb::tuple& from, unsigned words)
-        : lims(nb::cast<Lims>(from[0])),
-          rows(nb::cast<Rows>(from[1])),
-          distances(nb::cast<Array<const Distance>>(from[2])),
-          fingerprints(fpstore::rows<Row>(rows.data())) {
-      need_words(rows, words);
-    }
-    size_t count() const { return count_of(rows); }
-  };
   const unsigned words = words_in_rows(d);
-  const Columns old(base, words), added(found, words);
+  const MatchArrays<Row, Distance> tables(base, words), added(found, words);
   const size_t n = added.lims.size() ? added.lims.size() - 1 : 0,
-               total = old.count() + added.count();
-  for (const Columns* some : {&old, &added})
-    check_lims(some->lims, n, std::min(some->count(), some->distances.size()));
+               total = tables.count() + added.count();
+  tables.check(n);
+  added.check(n);
   Buffer<int64_t> lims(n + 1);
   Buffer<uint64_t> fingerprints(total * words);
   Buffer<Distance> distances(total);
-  std::vector<uint8_t> presence(old.count());
-  int64_t at = 0;
-  {
-    Access access(d);
+  std::vector<uint8_t> presence(tables.count());
+  const int64_t kept = read(d, nullptr, [&](Access& access) {
     if (d.removals())
-      d.states(old.rows.data(), presence.size(), d.end_of(version), presence.data(),
+      d.states(tables.rows.data(), presence.size(), d.end_of(version), presence.data(),
                access.pauses());
     access.leave();
-    const auto append = [&](const Columns& from, int64_t i) {
-      rows<Row>(fingerprints.get())[at] = from.fingerprints[i];
-      distances.get()[at++] = from.distances.data()[i];
-    };
-    const auto is_before = [&](int64_t j, int64_t i) {  // the added match the old one
-      const Distance a = added.distances.data()[j], b = old.distances.data()[i];
-      return a != b ? a < b : added.fingerprints[j] < old.fingerprints[i];
-    };
-    lims.get()[0] = 0;
-    for (size_t q = 0; q < n; ++q) {
-      int64_t j = added.lims.data()[q];
-      const int64_t end = added.lims.data()[q + 1];
-      for (int64_t i = old.lims.data()[q]; i < old.lims.data()[q + 1]; ++i) {
-        if (static_cast<Presence>(presence[static_cast<size_t>(i)]) == Presence::absent) continue;
-        for (; j < end && is_before(j, i); ++j) append(added, j);
-        append(old, i);
-      }
-      for (; j < end; ++j) append(added, j);
-      lims.get()[q + 1] = at;
-    }
-  }
-  const size_t kept = static_cast<size_t>(at);
-  return nb::make_tuple(lims.array(n + 1), fingerprints.array(kept, words), distances.array(kept));
+    return merge_matches(tables.columns(), presence.data(), added.columns(), n, lims.get(),
+                         rows<Row>(fingerprints.get()), distances.get());
+  });
+  const size_t count = static_cast<size_t>(kept);
+  return nb::make_tuple(lims.array(n + 1), fingerprints.array(count, words),
+                        distances.array(count));
 }
 
 nb::tuple combine(const Delta& d, nb::tuple base, nb::tuple found, uint32_t version) {
@@ -296,8 +277,7 @@ nb::tuple ids(const Delta& d, Rows fingerprints, Lims lims, Words base_ids, uint
   Buffer<int64_t> out_lims(n + 1);
   std::vector<uint64_t> out;
   out_lims.get()[0] = 0;
-  {
-    Access access(d);
+  read(d, nullptr, [&](Access& access) {
     const uint32_t end = d.end_of(version);
     for (size_t i = 0; i < n; ++i) {
       access.pause(kBlockWork);
@@ -306,7 +286,7 @@ nb::tuple ids(const Delta& d, Rows fingerprints, Lims lims, Words base_ids, uint
             static_cast<size_t>(lims.data()[i + 1] - first), end, &out);
       out_lims.get()[i + 1] = static_cast<int64_t>(out.size());
     }
-  }
+  });
   return nb::make_tuple(out_lims.array(n + 1), array_of(out));
 }
 
@@ -314,7 +294,7 @@ std::vector<uint64_t> ids_one(const Delta& d, nb::handle fingerprint,
                               std::vector<uint64_t> base_ids, uint32_t version) {
   const OneRow row(fingerprint, words_in_rows(d));
   std::vector<uint64_t> out;
-  Access access(d, kBrief);
+  Access access(d, Access::Gil::kept);
   d.ids(row.words, base_ids.data(), base_ids.size(), d.end_of(version), &out);
   return out;
 }
@@ -322,19 +302,17 @@ std::vector<uint64_t> ids_one(const Delta& d, nb::handle fingerprint,
 void need_id_index(Delta& d) {
   bool indexed;
   {
-    Access access(d, kBrief);
+    Access access(d, Access::Gil::kept);
     indexed = d.has_id_index();
   }
   check_memory(indexed || alone(d, [&] { return d.index_ids(); }));
 }
 
 nb::tuple find(Delta& d, Words ids, uint32_t version) {
-  IdPairs found;
   need_id_index(d);
-  {
-    Access access(d);
-    found = d.find(ids.data(), ids.size(), d.end_of(version), access.pauses());
-  }
+  const IdPairs found = read(d, nullptr, [&](Access& access) {
+    return d.find(ids.data(), ids.size(), d.end_of(version), access.pauses());
+  });
   return nb::make_tuple(array_of(found.fingerprints, words_in_rows(d)), array_of(found.ids));
 }
 
@@ -362,17 +340,14 @@ nb::tuple probe_insert(Delta& d, Rows queries, Words ids, Bytes matched, Bytes i
 // tables have no ids here.
 nb::tuple export_state(const Delta& d, uint32_t version) {
   Export e;
-  {
-    Access access(d);
-    d.export_state(d.end_of(version), &e, access.pauses());
-  }
+  read(d, nullptr, [&](Access& access) { d.export_state(d.end_of(version), &e, access.pauses()); });
   return nb::make_tuple(array_of(e.fingerprints, words_in_rows(d)), array_of(e.in_base),
                         array_of(e.lims), array_of(e.ids));
 }
 
 template <uint64_t (Delta::*Get)() const>
 uint64_t number(const Delta& d) {
-  Access access(d, kBrief);
+  Access access(d, Access::Gil::kept);
   return (d.*Get)();
 }
 

@@ -130,9 +130,7 @@ struct Sets {
     return out.array(numbers.size());
   }
 
-  // Unites the members within a radius of each other in each group: group g has members[lims[g],
-  // lims[g + 1]), and a row for each of them. A group of more than `most` members is left as it is,
-  // unless all are united already. Returns whether each group was left.
+  // Whether each group was left as it is; see LinkGroups.
   nb::object link_groups(Rows rows, Words members, Words lims, unsigned radius, uint64_t most,
                          const Stop* stop) {
     const InUse used(busy);
@@ -140,43 +138,15 @@ struct Sets {
     need(count_of(rows) == members.size(), "a row for each member");
     check_numbers(members);
     Buffer<uint8_t> left(lims.size() - 1);
+    const LinkGroups groups{
+        rows.data(), words_in(rows), members.data(), lims.data(), lims.size() - 1, radius, most};
     call(stop, [&](Stopper* stopping) {
       if (is_small())
-        link_all(few.get(), rows, members, lims, radius, most, left.get(), stopping);
+        fpstore::link_groups(few.get(), groups, left.get(), stopping);
       else
-        link_all(many.get(), rows, members, lims, radius, most, left.get(), stopping);
+        fpstore::link_groups(many.get(), groups, left.get(), stopping);
     });
     return left.array(lims.size() - 1);
-  }
-
-  template <class Number>
-  static void link_all(Number* parents, const Rows& rows, const Words& members, const Words& lims,
-                       unsigned radius, uint64_t most, uint8_t* left, Stopper* stop) {
-    const LinkGroup link = pair_kernels().link_group[words_in(rows) / 2];
-    std::vector<uint32_t> labels;
-    std::vector<uint64_t> links;
-    std::unordered_map<uint64_t, uint32_t> firsts;
-    for (size_t g = 0; g + 1 < lims.size(); ++g) {
-      const uint64_t* const group = members.data() + lims.data()[g];
-      const uint64_t n = lims.data()[g + 1] - lims.data()[g];
-      const auto root = [&](uint64_t i) {
-        return least_of_set(parents, static_cast<Number>(group[i]));
-      };
-      uint64_t same = 0;
-      while (same < n && root(same) == root(0)) ++same;
-      left[g] = same < n && n > most;
-      if (should_stop(stop, n)) return;
-      if (same == n || left[g]) continue;
-      labels.resize(n);
-      links.resize(2 * n);
-      firsts.clear();
-      for (uint64_t i = 0; i < n; ++i)
-        labels[i] = firsts.emplace(root(i), static_cast<uint32_t>(i)).first->second;
-      const uint64_t found = link(rows.data() + words_in(rows) * lims.data()[g], group, n, radius,
-                                  labels.data(), links.data());
-      for (uint64_t i = 0; i < found; ++i) unite(parents, &links[2 * i], &links[2 * i + 1], 1);
-      if (should_stop(stop, n * n)) return;
-    }
   }
 
   // The least number of the set of each; the sets end with it.

@@ -4,63 +4,28 @@
 namespace fpstore {
 namespace {
 
-// A table of which only the header is known; its blocks are given to decode, a part at a time, from
-// wherever they were read.
-struct TableParts {
-  File file;
-  TableHeader header;
-  TableView view{};
-
-  unsigned words() const { return words_of(header.width); }
-
-  TableParts(Bytes start, uint64_t file_bytes, std::string name) : file{std::move(name)} {
-    const uint64_t known = start.size() < kHeaderBytes ? start.size() : file_bytes;
-    call(file, [&](Fault* fault) { return parse_header(start.data(), known, &header, fault); });
-    make_view(header, &view);
-  }
-
-  // (values, entry counts): decodes successive blocks, from number first on, while they fit into
-  // room entries. The keys are those of the blocks, after that of the block before, which is 0 for
-  // the first; kOverread bytes follow the blocks. Values are put into an array, if there is one,
-  // with room for 8 more: those that are returned are its front.
-  nb::tuple decode(Bytes blocks, Rows keys, uint64_t first, uint64_t room, nb::object into) const {
-    std::optional<MutableRows> given;
-    if (!into.is_none()) given = nb::cast<MutableRows>(into, false);
-    need_words(keys, words());
-    if (given) need_words(*given, words());
-    const uint64_t n =
-        blocks.size() < kOverread ? 0 : (blocks.size() - kOverread) / view.block_bytes;
-    if (first > view.block_count || n > view.block_count - first || count_of(keys) != n + 1)
-      throw nb::index_error("block range outside the table");
-    // The index has the leading words, and the rest elsewhere.
-    std::vector<uint64_t> leading, rests;
-    for (uint64_t i = 0; i <= n; ++i) {
-      const uint64_t* const key = keys.data() + i * words();
-      leading.push_back(key[0]);
-      if (i) rests.insert(rests.end(), key + 1, key + words());
-    }
-    room = block_room(n, room);
-    need(!given || count_of(*given) >= room + 8, "fewer rows than decoding needs");
-    TableView part = view;
-    part.blocks = blocks.data();
-    part.keys = leading.data() + 1;
-    part.key_rests = rests.data();
-    part.block_count = n;
-    part.first_block = first;
-    part.key_before = first ? leading[0] : 0;
-    Buffer<uint64_t> out(given ? 0 : room * words() + 8);
-    Buffer<uint32_t> counts(n);
-    Decoded to{given ? given->data() : out.get(), room, counts.get()};
-    call(file, [&](Fault* fault) {
-      const Status status = kernels(header.width).decode_blocks(part, {0, n}, &to, fault);
-      if (fault->block != UINT64_MAX) fault->block += first;
-      return status;
-    });
-    const nb::object values = given ? into[nb::slice(size_t{0}, static_cast<size_t>(to.written))]
-                                    : out.array(to.written, words());
-    return nb::make_tuple(values, counts.array(to.blocks));
-  }
-};
+// (values, entry counts) of successive blocks, while they fit into room entries. Values are put
+// into an array, if there is one, with room for 8 more: those that are returned are its front.
+nb::tuple decode_parts(const TableParts& parts, Bytes blocks, Rows keys, uint64_t first,
+                       uint64_t room, nb::object into) {
+  const unsigned words = parts.words();
+  std::optional<MutableRows> given;
+  if (!into.is_none()) given = nb::cast<MutableRows>(into, false);
+  need_words(keys, words);
+  if (given) need_words(*given, words);
+  const uint64_t n = parts.check_blocks(span_of(blocks), first, count_of(keys));
+  room = block_room(n, room);
+  need(!given || count_of(*given) >= room + 8, "fewer rows than decoding needs");
+  Buffer<uint64_t> out(given ? 0 : room * words + 8);
+  Buffer<uint32_t> counts(n);
+  Decoded to{given ? given->data() : out.get(), room, counts.get()};
+  call(parts.file, [&](Fault* fault) {
+    return parts.decode(blocks.data(), keys.data(), {first, first + n}, &to, fault);
+  });
+  const nb::object values = given ? into[nb::slice(size_t{0}, static_cast<size_t>(to.written))]
+                                  : out.array(to.written, words);
+  return nb::make_tuple(values, counts.array(to.blocks));
+}
 
 // (values, entry counts, next block): decodes blocks from the first on while they fit into room
 // entries, one at least.
@@ -205,8 +170,14 @@ void bind_tables(nb::module_& m) {
   bind_open(table);
   bind_table_header(table);
   nb::class_<TableParts> parts(m, "TableParts");
-  parts.def(nb::init<Bytes, uint64_t, std::string>(), "header"_a, "file_bytes"_a, "path"_a)
-      .def("decode", &TableParts::decode, "blocks"_a, "keys"_array, "first"_a, "room"_a,
+  parts
+      .def(
+          "__init__",
+          [](TableParts* self, Bytes start, uint64_t file_bytes, std::string path) {
+            new (self) TableParts(span_of(start), file_bytes, std::move(path));
+          },
+          "header"_a, "file_bytes"_a, "path"_a)
+      .def("decode", &decode_parts, "blocks"_a, "keys"_array, "first"_a, "room"_a,
            "into"_a = nb::none());
   bind_table_header(parts);
   nb::class_<Stop>(m, "Stop").def(nb::init<>()).def("set", &Stop::set).def("is_set", &Stop::is_set);

@@ -36,14 +36,7 @@ struct BlockEncoder {
     state->count = state->low_bits = 0;
   }
 
-  // Room that feed() needs for the blocks of n keys: an entry takes at most a code, a tail and the
-  // words behind the leading one, so a closed block holds many.
-  size_t most_blocks(size_t n) const {
-    const size_t most_bits = kMaxCodeBits + 63 + (words() - 1) * 64;
-    const size_t least =
-        std::max<size_t>((state->block_bytes - kHuffmanHeaderBytes) * 8 / most_bits, 1);
-    return n / least + 2;
-  }
+  size_t most_blocks(size_t n) const { return fpstore::most_blocks(*state, words(), n); }
 
   // Writes the blocks that were completed, their keys and entry counts to the front of the arrays;
   // returns how many.
@@ -84,75 +77,40 @@ struct BlockEncoder {
   }
 };
 
-// The bytes of a filter file behind its header, in order: feed() the keys of the table, then
-// finish(); then there is the header.
+// Writes a filter file: feed() the keys of the table, then finish(); then there is the header.
 struct FilterCutter {
-  FilterHeader header;
-  std::optional<FilterEncoder> state;
-  std::vector<uint8_t> rest;   // behind the last whole page
-  std::vector<uint64_t> sums;  // of the pages before it
+  std::optional<FilterSections> sections;
 
   FilterCutter(Bytes permutation, uint64_t fingerprint_count, uint64_t set_digest,
-               std::tuple<uint16_t, uint16_t> place, std::tuple<uint16_t, uint16_t, uint16_t> shape)
-      : header(make_header<FilterHeader>(permutation, set_digest, std::get<0>(place),
-                                         std::get<1>(place))) {
+               std::tuple<uint16_t, uint16_t> place,
+               std::tuple<uint16_t, uint16_t, uint16_t> shape) {
+    auto header =
+        make_header<FilterHeader>(permutation, set_digest, std::get<0>(place), std::get<1>(place));
     std::tie(header.prefix_bits, header.bucket_bits, header.bits_per_prefix) = shape;
     header.fingerprint_count = fingerprint_count;
-    (void)header_bytes();  // refuses a shape that the format does not allow
-    state.emplace(header);
+    (void)bytes_of_header(&header);  // refuses a shape that the format does not allow
+    sections.emplace(header);
   }
 
   // The pages that the next keys complete.
   nb::object feed(Rows keys) {
-    need_words(keys, words_of(header.width));
-    return taken([&] {
-      state->feed(keys.data(), count_of(keys), words_of(header.width), &rest);
-      return sum(rest.size() / kPageBytes * kPageBytes);
-    });
+    need_words(keys, words_of(sections->header.width));
+    return taken(call([&] { return sections->feed(keys.data(), count_of(keys)); }));
   }
-
-  // The last words, the first word of each bucket and the end of the last, padded to eight bytes,
-  // and the checksums.
   nb::object finish() {
-    return taken([&] {
-      state->finish(&rest);
-      header.word_count = state->starts().back();
-      append(state->starts());
-      rest.resize((rest.size() + 7) / 8 * 8);
-      sum(rest.size());
-      append(sums);
-      return rest.size();
-    });
+    return taken(call([&] { return sections->finish(); }));
   }
-
-  template <class T>
-  void append(const std::vector<T>& values) {
-    const auto* const bytes = reinterpret_cast<const uint8_t*>(values.data());
-    rest.insert(rest.end(), bytes, bytes + sizeof(T) * values.size());
-  }
-
-  // Adds the checksums of the first bytes, which are whole pages, or the last.
-  size_t sum(size_t size) {
-    const size_t before = sums.size();
-    sums.resize(before + (size + kPageBytes - 1) / kPageBytes);
-    page_checksums(rest.data(), size, filter_seed(header), before, sums.data() + before);
-    return size;
-  }
-
-  // Takes the first bytes out, as many as add() says that are complete.
-  template <class Add>
-  nb::object taken(const Add& add) {
-    const size_t size = call(add);
+  nb::object taken(size_t size) {
     Buffer<uint8_t> out(size);
-    std::copy_n(rest.data(), size, out.get());
-    rest.erase(rest.begin(), rest.begin() + static_cast<std::ptrdiff_t>(size));
+    sections->take(size, out.get());
     return out.array(size);
   }
 
-  nb::bytes header_bytes() {
+  nb::bytes header_bytes() { return bytes_of_header(&sections->header); }
+  static nb::bytes bytes_of_header(FilterHeader* header) {
     uint8_t bytes[kHeaderBytes];
     Fault fault;
-    if (write_filter_header(&header, bytes, &fault) != Status::ok)
+    if (write_filter_header(header, bytes, &fault) != Status::ok)
       throw nb::value_error((std::string("no such filter: ") + describe(fault.status)).c_str());
     return bytes_of(bytes, kHeaderBytes);
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <vector>
 
 namespace fpstore {
 
@@ -33,6 +34,44 @@ Table::Table(Span<const uint8_t> data, std::string path) : AnyTable({std::move(p
   view.keys = reinterpret_cast<const uint64_t*>(data.data + header.keys_offset);
   view.key_rests = view.keys + header.block_count;
   view.directory = reinterpret_cast<const uint64_t*>(data.data + header.directory_offset);
+}
+
+TableParts::TableParts(Span<const uint8_t> start, uint64_t file_bytes, std::string path)
+    : file{std::move(path)} {
+  const uint64_t known = start.size < kHeaderBytes ? start.size : file_bytes;
+  Fault fault;
+  check(parse_header(start.data, known, &header, &fault), fault, file);
+  make_view(header, &view);
+}
+
+uint64_t TableParts::check_blocks(Span<const uint8_t> blocks, uint64_t first,
+                                  uint64_t key_count) const {
+  const uint64_t n = blocks.size < kOverread ? 0 : (blocks.size - kOverread) / view.block_bytes;
+  if (first > view.block_count || n > view.block_count - first || key_count != n + 1)
+    throw std::out_of_range("block range outside the table");
+  return n;
+}
+
+Status TableParts::decode(const uint8_t* blocks, const uint64_t* keys, const BlockRange& range,
+                          Decoded* to, Fault* fault) const {
+  // The index has the leading words, and the rest elsewhere.
+  std::vector<uint64_t> leading, rests;
+  const uint64_t n = range.end - range.begin;
+  for (uint64_t i = 0; i <= n; ++i) {
+    const uint64_t* const key = keys + i * words();
+    leading.push_back(key[0]);
+    if (i) rests.insert(rests.end(), key + 1, key + words());
+  }
+  TableView part = view;
+  part.blocks = blocks;
+  part.keys = leading.data() + 1;
+  part.key_rests = rests.data();
+  part.block_count = n;
+  part.first_block = range.begin;
+  part.key_before = range.begin ? leading[0] : 0;
+  const Status status = kernels(header.width).decode_blocks(part, {0, n}, to, fault);
+  if (fault->block != UINT64_MAX) fault->block += range.begin;
+  return status;
 }
 
 uint64_t Table::decode_room(const BlockRange& range, uint64_t room) const {

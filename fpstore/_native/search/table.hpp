@@ -77,6 +77,22 @@ class Table : public AnyTable {
   }
 };
 
+// A table of which only the header is known; its blocks are read from wherever they are.
+struct TableParts {
+  File file;
+  TableHeader header;
+  TableView view{};
+
+  TableParts(Span<const uint8_t> start, uint64_t file_bytes, std::string path);
+  unsigned words() const { return words_of(header.width); }
+  // The number of blocks that these bytes are, from number first on, with kOverread bytes behind
+  // them. There are the keys of the blocks, after that of the block before.
+  uint64_t check_blocks(Span<const uint8_t> blocks, uint64_t first, uint64_t key_count) const;
+  // Decodes these blocks while they fit. The key before the first block of a table is 0.
+  Status decode(const uint8_t* blocks, const uint64_t* keys, const BlockRange& range, Decoded* to,
+                Fault* fault) const;
+};
+
 // Writes what a header says of a table, wherever its other sections are, to a view of zeros.
 void make_view(const TableHeader& header, TableView* view);
 // Room for the decoded entries of some blocks: what is wanted, but enough for one.

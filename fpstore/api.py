@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 from fpstore.base.aliases import Progress
 from fpstore.base.arguments import check_flag, check_opening, check_path
 from fpstore.base.resources import checked_resources, parse_size
-from fpstore.base.width import WORD_BITS, check_width
 from fpstore.design.blocks import AUTO, HUFFMAN
-from fpstore.design.families import check_design
 from fpstore.disk.mapped import LAZY
 from fpstore.errors import FormatVersionError, InputError, MissingExtraError
 from fpstore.format.manifest import is_index, is_openable, is_sharded
@@ -25,7 +23,6 @@ if TYPE_CHECKING:
 PathLike = str | os.PathLike[str]
 
 INDEX_KIND = "an LSH index"
-USUAL_RADIUS = 3  # of 64 bits: Manku, Jain and Das Sarma, section 5.1
 
 
 def build(
@@ -141,31 +138,20 @@ def build(
     from fpstore.building.builder import Options, build_store
 
     target, overwrite = check_path(path), check_flag(overwrite, "overwrite")
-    maker = _maker(fingerprints, fingerprinter)
-    bits = check_width(
-        width if width is not None else maker.width if maker is not None else WORD_BITS
-    ).bits
-    if maker is not None and maker.width != bits:
-        raise InputError(
-            f"fingerprinter: it makes {maker.width} bits, the store has width={bits}",
-            expected=bits,
-            got=maker.width,
-        )
-    radius = (USUAL_RADIUS if maker is None else maker.usual_radius) if radius is None else radius
-    options = Options(
-        radius=radius,
-        width=bits,
-        design=check_design(design, radius, bits),
+    options = Options.for_fingerprinter(
+        _maker(fingerprints, fingerprinter),
+        radius,
+        width,
+        design=design,
         memory=memory,
         threads=threads,
         block_bytes=block_bytes,
         codec=codec,
         filter=filter,
-        fingerprinter=None if maker is None else maker.describe(),
         disk_budget=None if disk_budget is None else parse_size(disk_budget, "disk_budget"),
         storage=storage,
         prefer=prefer,
-        index_ids=check_flag(index_ids, "index_ids"),
+        index_ids=index_ids,
         progress=progress,
     )
     build_store(target, fingerprints, ids, options, overwrite)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from fpstore.base.arguments import check_choice, check_flag, check_progress
 from fpstore.base.pools import read_ahead
 from fpstore.base.resources import Resources, parse_memory, parse_threads
 from fpstore.base.strings import StringColumn
-from fpstore.base.width import Width, check_width, empty_rows
+from fpstore.base.width import WORD_BITS, Width, check_width, empty_rows
 from fpstore.building.columns import Column, SortedColumns, SortedRows
 from fpstore.building.external_sort import Sorter, sort_buffer, sort_bytes
 from fpstore.building.generation_writer import GenerationWriter, Work, finish_store
@@ -33,14 +33,19 @@ from fpstore.design.families import Design, check_design, check_radius
 from fpstore.design.planner import choose
 from fpstore.design.sample import EvenRows
 from fpstore.design.tables import REFERENCES
+from fpstore.errors import InputError
 from fpstore.format.layout import table_name
 from fpstore.format.manifest import IDENTITY_BYTES, GenerationRecord, Manifest, generation_folder
 from fpstore.format.record import Totals
 from fpstore.format.table import open_table
 
+if TYPE_CHECKING:
+    from fpstore.hashing import Fingerprinter
+
 # Bytes of the budget that the rows cannot have: the interpreter and its packages, and pieces that
 # are read and written.
 BASE_MEMORY = 80 << 20
+USUAL_RADIUS = 3  # of 64 bits: Manku, Jain and Das Sarma, section 5.1
 PHASE_READ = "reading"
 PHASE_SORT = "sorting"
 PHASE_TABLES = "tables"
@@ -50,8 +55,8 @@ PHASE_TABLES = "tables"
 class Options:
     """The options of a build."""
 
-    radius: int = 3
-    width: int = 64
+    radius: int = USUAL_RADIUS
+    width: int = WORD_BITS
     design: str | Design = "auto"
     memory: int | str | None = None
     threads: int | None = None
@@ -73,6 +78,38 @@ class Options:
     auto: dict[str, Any] | None = None
     blocks: Blocks = field(init=False)  # from block_bytes, codec and filter
 
+    @classmethod
+    def for_fingerprinter(
+        cls,
+        maker: Fingerprinter[Any] | None,
+        radius: int | None,
+        width: int | None,
+        **options: Any,
+    ) -> Options:
+        """Return options with the radius and the width of a fingerprinter as defaults.
+
+        InputError if it makes fingerprints of another width.
+        """
+        if maker is None:
+            return cls(
+                USUAL_RADIUS if radius is None else radius,
+                WORD_BITS if width is None else check_width(width).bits,
+                **options,
+            )
+        bits = maker.width if width is None else check_width(width).bits
+        if maker.width != bits:
+            raise InputError(
+                f"fingerprinter: it makes {maker.width} bits, the store has width={bits}",
+                expected=bits,
+                got=maker.width,
+            )
+        return cls(
+            maker.usual_radius if radius is None else radius,
+            bits,
+            fingerprinter=maker.describe(),
+            **options,
+        )
+
     def checked(self) -> Options:
         """Validate the options before any input is read."""
         check_width(self.width)
@@ -86,7 +123,7 @@ class Options:
         ).preferring(self.prefer, self.storage)
         if not isinstance(self.design, Design):
             check_design(self.design, self.radius, self.width)
-        check_flag(self.index_ids, "index_ids")
+        self.index_ids = check_flag(self.index_ids, "index_ids")
         check_progress(self.progress)
         return self
 

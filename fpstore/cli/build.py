@@ -54,11 +54,7 @@ _BUILD_OPTIONS = (
     ),
     options.RADIUS_OF_PROBES,
     options.WIDTH,
-    option(
-        "--design NAME",
-        "Which tables to keep: auto, or a name that fpstore plan lists.",
-        default="auto",
-    ),
+    options.DESIGN,
     *options.LIMITS,
     option(
         "--block-bytes N",
@@ -67,21 +63,12 @@ _BUILD_OPTIONS = (
         options.BLOCK,
     ),
     *options.PLANNING,
-    option(
-        "--index-ids",
-        "Index integer ids, as strings always are: delete, upsert and fpstore ids then take no "
-        "pass over all ids.",
-    ),
+    options.INDEX_IDS,
     *options.ROW_OPTIONS,
     *content.DECLARED,
     content.LEFT_OUT,
     *content.MAKING,
-    option(
-        "--force",
-        "Replace STORE, if it is a store already, once the new one is complete. Nothing else is "
-        "ever replaced.",
-        into="overwrite",
-    ),
+    options.replace_option("STORE", "a store"),
     *options.RESULT,
     guesses={**output_is("the store to write is the first argument"), **options.THRESHOLD_GUESS},
 )

@@ -308,12 +308,7 @@ def _described(fault: dict[str, Any]) -> str:
 @verb(
     options.STORE,
     argument("path", "PATH"),
-    option(
-        "--force",
-        "Replace PATH, if it is a store already, once the copy is complete. Nothing else is ever "
-        "replaced.",
-        into="overwrite",
-    ),
+    options.replace_option("PATH", "a store"),
     *options.RESULT,
     guesses=output_is("the copy is the second argument"),
 )

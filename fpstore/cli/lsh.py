@@ -9,7 +9,7 @@ import click
 from fpstore import lsh as indexes
 from fpstore.cli import content, options
 from fpstore.cli.content import FINGERPRINTS, ROWS, Notices
-from fpstore.cli.options import ParsedValue, argument, option
+from fpstore.cli.options import argument, option
 from fpstore.cli.output import print_json, summary
 from fpstore.cli.verb import Arguments, Verbs, fail, output_is, verb
 from fpstore.hashing.fields import column_fingerprinter
@@ -39,6 +39,12 @@ CANDIDATES = option(
     click.FloatRange(0, min_open=True),
     32.0,
 )
+DOCUMENTS = option(
+    "--documents N",
+    "The number to plan bands for. By default the rows of Parquet or the number of files, of "
+    "others 10 million.",
+    options.NUMBER_OF_ALL,
+)
 READING = (
     content.TEXT_FIELD,
     options.SUFFIXES,
@@ -47,7 +53,6 @@ READING = (
     options.ID_FIELD,
     options.ID_TYPE,
 )
-NUMBER = ParsedValue("number", options.parse_count)
 
 
 @click.command(
@@ -70,7 +75,14 @@ def lsh() -> None:
     """
 
 
-@verb(argument("n", "N", type=NUMBER), THRESHOLD, RECALL, CANDIDATES, *FEATURES, options.JSON)
+@verb(
+    argument("n", "N", type=options.NUMBER_OF_ALL),
+    THRESHOLD,
+    RECALL,
+    CANDIDATES,
+    *FEATURES,
+    options.JSON,
+)
 def plan(args: Arguments) -> None:
     """Show which bands an index needs.
 
@@ -100,27 +112,13 @@ def plan(args: Arguments) -> None:
     THRESHOLD,
     RECALL,
     CANDIDATES,
-    option(
-        "--documents N",
-        "The number to plan bands for. By default the rows of Parquet or the number of files, of "
-        "others 10 million.",
-        NUMBER,
-    ),
+    DOCUMENTS,
     content.TEXT,
     *READING,
     options.HTML,
     *FEATURES,
-    option(
-        "--index-ids",
-        "Index integer ids, as strings always are: delete and upsert then take no pass over all "
-        "ids.",
-    ),
-    option(
-        "--force",
-        "Replace INDEX, if it is an index already, once the new one is complete. Nothing else is "
-        "ever replaced.",
-        into="overwrite",
-    ),
+    options.INDEX_IDS,
+    options.replace_option("INDEX", "an index"),
     *options.LIMITS,
     *options.RESULT,
     guesses=output_is("the index to write is the first argument"),

@@ -201,6 +201,15 @@ def check_output_path(
     return value
 
 
+def replace_option(name: str, kind: str) -> Decorator:
+    return option(
+        "--force",
+        f"Replace {name}, if it is {kind} already, once the new one is complete. Nothing else is "
+        "ever replaced.",
+        into="overwrite",
+    )
+
+
 def output_option(text: str, default: str | None = "-", replaces: bool = True) -> Decorator:
     if default:
         text += " By default standard output." + " An existing file is replaced." * replaces
@@ -249,6 +258,31 @@ PAIR_RADIUS = option(
     "-r --radius N", "Largest distance of a pair. By default the store's radius.", RADIUS
 )
 
+INDEX_IDS = option(
+    "--index-ids",
+    "Index integer ids, as strings always are: looking up, deleting and replacing by id then take "
+    "no pass over all ids.",
+)
+DESIGN = option(
+    "--design NAME",
+    "Which tables to keep: auto, or a name that fpstore plan lists.",
+    default="auto",
+)
+CHOICE = (
+    option(
+        "--storage",
+        "Compare designs by the time with tables in memory (hot) or read from disk (cold).",
+        STORAGE,
+        STORAGE[0],
+    ),
+    option(
+        "--prefer",
+        "What auto takes of the designs that fit: a balance of speed and bytes, the fastest, or "
+        "the smallest.",
+        PREFER,
+        PREFER[0],
+    ),
+)
 PLANNING = (
     option(
         "--codec",
@@ -267,19 +301,7 @@ PLANNING = (
         "Disk space, such as 40GB, for the tables and ids of the chosen design.",
         BUDGET,
     ),
-    option(
-        "--storage",
-        "Compare designs by the time with tables in memory (hot) or read from disk (cold).",
-        STORAGE,
-        STORAGE[0],
-    ),
-    option(
-        "--prefer",
-        "What auto takes of the designs that fit: a balance of speed and bytes, the fastest, or "
-        "the smallest.",
-        PREFER,
-        PREFER[0],
-    ),
+    *CHOICE,
 )
 RADIUS_OF_PROBES = option(
     "-r --radius N",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from fpstore.cli import content, options
-from fpstore.cli.lsh import CANDIDATES, FEATURES, INDEX, NUMBER, RECALL, THRESHOLD
-from fpstore.cli.options import argument, option
+from fpstore.cli.lsh import CANDIDATES, DOCUMENTS, FEATURES, INDEX, RECALL, THRESHOLD
+from fpstore.cli.options import argument
 from fpstore.cli.task import PART_BYTES, PLAN, make_plan, read_spec
 from fpstore.cli.verb import Arguments, fail, usage_errors, verb
 
@@ -16,11 +16,7 @@ from fpstore.cli.verb import Arguments, fail, usage_errors, verb
     THRESHOLD,
     RECALL,
     CANDIDATES,
-    option(
-        "--documents N",
-        "The number to plan bands for. By default the rows of Parquet, of other files 10 million.",
-        NUMBER,
-    ),
+    DOCUMENTS,
     options.ROW_FORMAT,
     content.TEXT_FIELD,
     options.ENCODING,
@@ -28,7 +24,7 @@ from fpstore.cli.verb import Arguments, fail, usage_errors, verb
     options.ID_FIELD,
     options.ID_TYPE,
     *FEATURES,
-    option("--index-ids", "Index integer ids, as strings always are."),
+    options.INDEX_IDS,
     PART_BYTES,
     *options.RESULT,
 )

@@ -6,7 +6,6 @@ from fpstore.cli import content, options
 from fpstore.cli.options import argument, option
 from fpstore.cli.task import PART_BYTES, PLAN, make_plan, read_spec
 from fpstore.cli.verb import Arguments, fail, verb
-from fpstore.design.blocks import PREFER, STORAGE
 
 FORM = option(
     "--format NAME",
@@ -43,19 +42,9 @@ SLICE_ROWS = option(
         "The largest radius that tables answer. By default as for fpstore build.",
         options.RADIUS,
     ),
-    option(
-        "--design NAME",
-        "Which tables the shards keep: auto, or a name that fpstore plan lists.",
-        default="auto",
-    ),
-    option("--storage", "Plan for tables in memory, or read from disk.", STORAGE, "hot"),
-    option(
-        "--prefer",
-        "What auto takes: the best compromise, the fastest design or the smallest.",
-        PREFER,
-        "balance",
-    ),
-    option("--index-ids", "Index integer ids, as strings always are."),
+    options.DESIGN,
+    *options.CHOICE,
+    options.INDEX_IDS,
     option(
         "--by",
         "rows: a shard has successive rows. prefix: a shard has all fingerprints with the same "

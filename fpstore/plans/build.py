@@ -14,7 +14,6 @@ from typing import Any, Self, get_args
 
 import numpy as np
 
-from fpstore.api import USUAL_RADIUS
 from fpstore.base.aliases import Words
 from fpstore.base.arguments import check_choice, check_whole, is_iterable, is_uri
 from fpstore.base.keywords import keyword
@@ -137,15 +136,14 @@ class BuildSpec(HashedRowsSpec):
 
     def options(self, projection: Projection, maker: Fingerprinter[Any] | None) -> Options:
         """Return the options of the build of a shard, without resources and its identity."""
-        default_radius = USUAL_RADIUS if maker is None else maker.usual_radius
-        return Options(
-            radius=default_radius if self.radius is None else self.radius,
-            width=projection.width.bits,
+        return Options.for_fingerprinter(
+            maker,
+            self.radius,
+            projection.width.bits,
             design=self.design,
             storage=self.storage,
             prefer=self.prefer,
             index_ids=self.index_ids,
-            fingerprinter=None if maker is None else maker.describe(),
         )
 
 

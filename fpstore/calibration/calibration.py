@@ -8,19 +8,13 @@ from typing import Any
 
 from fpstore.base.aliases import Progress
 from fpstore.base.arguments import (
-    check_choice,
-    check_number,
     check_progress,
-    check_share,
-    check_whole,
 )
 from fpstore.base.keywords import keyword
 from fpstore.base.resources import Resources, parse_threads
-from fpstore.calibration.image_changes import IMAGE_CHANGES, ImageChange, parse_image_change
 from fpstore.calibration.measures import Evidence, Measurement, Rate, hash_items
 from fpstore.calibration.pictures import read_pictures
-from fpstore.calibration.settings import Setting, read_setting, usual_settings
-from fpstore.calibration.text_changes import CHANGES, TextChange, parse_change
+from fpstore.calibration.settings import COPIES, GROUP, MOST_WRONG, SAMPLE, Options
 from fpstore.calibration.texts import (
     WORDS,
     Removal,
@@ -28,7 +22,7 @@ from fpstore.calibration.texts import (
     read_documents,
     shingle_sets,
 )
-from fpstore.errors import InputError, show
+from fpstore.errors import InputError
 from fpstore.hashing import Fingerprinter
 from fpstore.hashing.base import Hashed
 from fpstore.hashing.corpora import corpus_paths, open_corpus
@@ -36,15 +30,9 @@ from fpstore.hashing.documents import Notice, Walk
 from fpstore.hashing.minhash import MinHash, least_jaccard
 from fpstore.hashing.page_text import check_extractor
 from fpstore.io.source import Projection, RowSource
-from fpstore.jobs import GROUPINGS
 from fpstore.jobs.dedup_job import DEDUP_METHOD
 from fpstore.jobs.row_spec import with_columns
 
-SAMPLE, COPIES = 1500, 300
-GROUP, MOST_WRONG = "greedy", 0.05
-LEAST_SAMPLE, MOST_SAMPLE = 2, 10_000
-# the least resemblance of two documents, or pictures, of one family
-BOUND, IMAGE_BOUND = 0.5, 0.9
 FALSE_PAIRS = 0.01  # pairs of strangers within a radius, for each document
 
 
@@ -155,65 +143,6 @@ class Calibration:
             **({} if self.grouped is None else text_fields),
             "settings": [suggestion.to_dict() for suggestion in self.suggestions],
         }
-
-
-@dataclass(frozen=True)
-class Options:
-    """The checked arguments of :func:`calibrate`."""
-
-    settings: Sequence[Setting]
-    changes: Sequence[Any]
-    most_wrong: float
-    group: str
-    sample: int
-    copies: int
-    resemblance: float
-    seed: int
-
-    @staticmethod
-    def checked(
-        images: bool,
-        settings: Iterable[str | Fingerprinter[Any]] | None,
-        changes: Iterable[str] | None,
-        most_wrong: float = MOST_WRONG,
-        group: str = GROUP,
-        sample: int = SAMPLE,
-        copies: int = COPIES,
-        resemblance: float | None = None,
-        seed: int = 0,
-    ) -> Options:
-        for name, argument in (("settings", settings), ("changes", changes)):
-            if isinstance(argument, str):
-                raise InputError(
-                    f"{name} must be a list, got one str: wrap {show(argument)} in a list",
-                    got=argument,
-                )
-        if (check_share(resemblance, "resemblance") or 0) > 1:
-            raise InputError(
-                f"resemblance must be a share up to 1, such as 0.5, got {show(resemblance)}"
-            )
-        values = usual_settings(images) if settings is None else settings
-        compared = [read_setting(value, images) for value in values]
-        if not compared:
-            raise InputError("settings is empty: leave it out to compare the usual ones")
-        parsed_changes: Sequence[TextChange] | Sequence[ImageChange]
-        if images:
-            parsed_changes = (
-                IMAGE_CHANGES if changes is None else [*map(parse_image_change, changes)]
-            )
-        else:
-            parsed_changes = CHANGES if changes is None else [*map(parse_change, changes)]
-        usual = IMAGE_BOUND if images else BOUND
-        return Options(
-            compared,
-            parsed_changes,
-            check_number(most_wrong, 0, 1, "most_wrong"),
-            check_choice(group, GROUPINGS, "group"),
-            check_whole(sample, LEAST_SAMPLE, MOST_SAMPLE, "sample"),
-            check_whole(copies, 1, MOST_SAMPLE, "copies"),
-            usual if resemblance is None else resemblance,
-            check_whole(seed, 0, 2**64 - 1, "seed"),
-        )
 
 
 def calibrate(
@@ -366,15 +295,8 @@ def calibrate_texts(
     resources: Resources,
     html: bool | str = False,
 ) -> Calibration:
-    documents = read_documents(corpus, columns, options.sample, options.seed, html, resources)
-    evidence = changed_copies(
-        documents,
-        options.changes,
-        options.copies,
-        options.seed,
-        options.resemblance,
-        resources,
-    )
+    documents = read_documents(corpus, columns, options, html, resources)
+    evidence = changed_copies(documents, options, resources)
     sets = shingle_sets(documents.whole_texts, WORDS, resources.threads)
     suggestions, grouped = list[Suggestion](), dict[Any, Hashed]()
     for number, setting in enumerate(options.settings):
@@ -385,14 +307,7 @@ def calibrate_texts(
         maker = str(setting.fingerprinter.describe())  # settings may differ in their radius only
         if maker not in grouped:
             grouped = {maker: hash_items(setting, documents.texts, resources.threads)}
-        removal = Removal(
-            grouped[maker],
-            measured.width,
-            sets,
-            options.group,
-            options.resemblance,
-            resources.threads,
-        )
+        removal = Removal(grouped[maker], measured.width, sets, options, resources.threads)
         suggestions.append(
             _text_suggestion(measured, removal, documents.documents, options.most_wrong)
         )
@@ -411,17 +326,7 @@ def calibrate_texts(
 def calibrate_pictures(
     walk: Walk, options: Options, resources: Resources, on_notice: Notice | None
 ) -> Calibration:
-    pictures = read_pictures(
-        walk,
-        options.settings,
-        options.changes,
-        options.sample,
-        options.copies,
-        options.seed,
-        options.resemblance,
-        resources,
-        on_notice,
-    )
+    pictures = read_pictures(walk, options, resources, on_notice)
     suggestions = []
     for setting, hashed in zip(options.settings, pictures.hashed, strict=True):
         measured = Measurement(setting, pictures.evidence, hashed)

@@ -14,10 +14,9 @@ import numpy.typing as npt
 from fpstore.base.keywords import keyword
 from fpstore.base.pools import in_order
 from fpstore.base.resources import MemoryBudget, Resources, parse_memory
-from fpstore.calibration.image_changes import ImageChange
 from fpstore.calibration.measures import Evidence, Places, family_heads, hash_items
 from fpstore.calibration.seeded import Draws, Reservoir
-from fpstore.calibration.settings import Setting
+from fpstore.calibration.settings import Options
 from fpstore.errors import InputError
 from fpstore.hashing.base import Hashed
 from fpstore.hashing.decoding import eight_bits, frames, opened, refusals
@@ -75,21 +74,13 @@ class _Picture(NamedTuple):
 
 
 def read_pictures(
-    walk: Walk,
-    settings: Sequence[Setting],
-    changes: Sequence[ImageChange],
-    sample: int,
-    copies: int,
-    seed: int,
-    resemblance: float,
-    resources: Resources,
-    on_notice: Notice | None = None,
+    walk: Walk, options: Options, resources: Resources, on_notice: Notice | None = None
 ) -> Pictures:
     """Sample the pictures among files, one of each family, and make copies of some.
 
     The result does not depend on the threads.
     """
-    reservoir = Reservoir[File](sample, Draws(seed, "sample"))
+    reservoir = Reservoir[File](options.sample, Draws(options.seed, "sample"))
     for number, file in enumerate(walk.files()):
         skipped = _skip_reason(walk, file)
         if skipped is None:
@@ -99,8 +90,8 @@ def read_pictures(
         if number % _REPORTED == 0:
             resources.report("reading", number + 1, None)
     files = reservoir.sample()
-    copied = set(Draws(seed, "order").order(len(files))[:copies])
-    look = partial(_measure, settings, changes, seed, MemoryBudget(parse_memory(None)))
+    copied = set(Draws(options.seed, "order").order(len(files))[: options.copies])
+    look = partial(_measure, options, MemoryBudget(parse_memory(None)))
     results = in_order(
         lambda at: look(at[1], copied=at[0] in copied),
         enumerate(files),
@@ -125,7 +116,7 @@ def read_pictures(
         )
     # pictures with copies stand for their families, so that there are many copies
     with_copies = np.array([bool(picture.changes) for picture in pictures])
-    resembling = resembling_images([picture.views for picture in pictures], resemblance)
+    resembling = resembling_images([picture.views for picture in pictures], options.resemblance)
     pictures = [pictures[place] for place in family_heads(picture_count, resembling, with_copies)]
     hashed = [
         Hashed(
@@ -134,7 +125,7 @@ def read_pictures(
         )
         for by_picture in zip(*(picture.hashed for picture in pictures), strict=True)
     ]
-    names = [change.name for change in changes]
+    names = [change.name for change in options.changes]
     evidence = _evidence(pictures, names, picture_count - len(pictures))
     return Pictures(evidence, hashed, reservoir.count - blank - broken, blank)
 
@@ -149,15 +140,7 @@ def _skip_reason(walk: Walk, file: File) -> str | None:
     return None
 
 
-def _measure(
-    settings: Sequence[Setting],
-    changes: Sequence[ImageChange],
-    seed: int,
-    budget: MemoryBudget,
-    file: File,
-    *,
-    copied: bool,
-) -> _Picture | str:
+def _measure(options: Options, budget: MemoryBudget, file: File, *, copied: bool) -> _Picture | str:
     """Decode a picture, change it in each way if ``copied``, and make all fingerprints.
 
     Returns a reason if there is no picture.
@@ -172,11 +155,11 @@ def _measure(
     if detail(picture.convert("L")) < DETAIL:
         return "blank"
     copies = {}
-    for change in changes if copied else ():
-        copy = change.copy(picture, seed)
+    for change in options.changes if copied else ():
+        copy = change.copy(picture, options.seed)
         if copy is not None:
             copies[change.name] = copy
-    hashed = [hash_items(setting, [picture, *copies.values()], 1) for setting in settings]
+    hashed = [hash_items(setting, [picture, *copies.values()], 1) for setting in options.settings]
     return _Picture(file, views(picture), [*copies], hashed)
 
 

@@ -1,21 +1,25 @@
-"""The settings of fingerprinters that a calibration compares."""
+"""What a calibration compares: settings of fingerprinters, changes, and the sample."""
 
 from __future__ import annotations
 
 import inspect
 import json
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fpstore.base.arguments import check_choice, check_number
+from fpstore.base.arguments import check_choice, check_number, check_share, check_whole
 from fpstore.base.width import check_width
+from fpstore.calibration.image_changes import IMAGE_CHANGES, ImageChange, parse_image_change
+from fpstore.calibration.text_changes import CHANGES, TextChange, parse_change
 from fpstore.design.families import check_radius
 from fpstore.errors import InputError, show
 from fpstore.hashing import Fingerprinter, ImageHash, MinHash, SimHash
 from fpstore.hashing.registry import TEXT_METHODS, read_weights
 from fpstore.hashing.text import TextHash
 from fpstore.io.packages import is_installed
+from fpstore.jobs import GROUPINGS
 
 SETTINGS = (
     "method=minhash",
@@ -35,6 +39,11 @@ IMAGE_SETTINGS = (
     "method=difference,width=256",
 )
 PDQ = "method=pdq"  # one of them if its package is installed
+SAMPLE, COPIES = 1500, 300
+GROUP, MOST_WRONG = "greedy", 0.05
+LEAST_SAMPLE, MOST_SAMPLE = 2, 10_000
+# the least resemblance of two documents, or pictures, of one family
+BOUND, IMAGE_BOUND = 0.5, 0.9
 _EXAMPLES = {
     "MinHash": "method=minhash,size=2",
     "SimHash": "shingle=words,size=2",
@@ -139,3 +148,62 @@ def _value(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text
+
+
+@dataclass(frozen=True)
+class Options:
+    """The checked arguments of :func:`fpstore.calibration.calibrate`."""
+
+    settings: Sequence[Setting]
+    changes: Sequence[Any]
+    most_wrong: float
+    group: str
+    sample: int
+    copies: int
+    resemblance: float
+    seed: int
+
+    @staticmethod
+    def checked(
+        images: bool,
+        settings: Iterable[str | Fingerprinter[Any]] | None,
+        changes: Iterable[str] | None,
+        most_wrong: float = MOST_WRONG,
+        group: str = GROUP,
+        sample: int = SAMPLE,
+        copies: int = COPIES,
+        resemblance: float | None = None,
+        seed: int = 0,
+    ) -> Options:
+        for name, argument in (("settings", settings), ("changes", changes)):
+            if isinstance(argument, str):
+                raise InputError(
+                    f"{name} must be a list, got one str: wrap {show(argument)} in a list",
+                    got=argument,
+                )
+        if (check_share(resemblance, "resemblance") or 0) > 1:
+            raise InputError(
+                f"resemblance must be a share up to 1, such as 0.5, got {show(resemblance)}"
+            )
+        values = usual_settings(images) if settings is None else settings
+        compared = [read_setting(value, images) for value in values]
+        if not compared:
+            raise InputError("settings is empty: leave it out to compare the usual ones")
+        parsed_changes: Sequence[TextChange] | Sequence[ImageChange]
+        if images:
+            parsed_changes = (
+                IMAGE_CHANGES if changes is None else [*map(parse_image_change, changes)]
+            )
+        else:
+            parsed_changes = CHANGES if changes is None else [*map(parse_change, changes)]
+        usual = IMAGE_BOUND if images else BOUND
+        return Options(
+            compared,
+            parsed_changes,
+            check_number(most_wrong, 0, 1, "most_wrong"),
+            check_choice(group, GROUPINGS, "group"),
+            check_whole(sample, LEAST_SAMPLE, MOST_SAMPLE, "sample"),
+            check_whole(copies, 1, MOST_SAMPLE, "copies"),
+            usual if resemblance is None else resemblance,
+            check_whole(seed, 0, 2**64 - 1, "seed"),
+        )

@@ -21,7 +21,8 @@ from fpstore.calibration.measures import (
     family_heads,
 )
 from fpstore.calibration.seeded import Draws, Reservoir
-from fpstore.calibration.text_changes import Material, TextChange
+from fpstore.calibration.settings import Options
+from fpstore.calibration.text_changes import Material
 from fpstore.design.joins import scan_design
 from fpstore.errors import InputError
 from fpstore.hashing import MinHash
@@ -64,8 +65,7 @@ class Documents:
 def read_documents(
     corpus: RowSource,
     projection: Projection,
-    size: int,
-    seed: int,
+    options: Options,
     html: bool | str,
     resources: Resources,
 ) -> Documents:
@@ -75,7 +75,7 @@ def read_documents(
     grouped.
     """
     most = 0 if html else MOST_GROUPED
-    reservoir = Reservoir[str](size, Draws(seed, "sample"), most, MOST_CHARS)
+    reservoir = Reservoir[str](options.sample, Draws(options.seed, "sample"), most, MOST_CHARS)
     empty = rows = 0
     for batch in corpus.batches(projection):
         rows += len(batch.flags)
@@ -107,37 +107,29 @@ def read_documents(
     return Documents(texts, whole_texts, sample, rows - empty, empty)
 
 
-def changed_copies(
-    documents: Documents,
-    changes: Sequence[TextChange],
-    copies: int,
-    seed: int,
-    resemblance: float,
-    resources: Resources,
-) -> Evidence:
+def changed_copies(documents: Documents, options: Options, resources: Resources) -> Evidence:
     """Return one document of each family of the sample, and changed copies of some.
 
     Documents whose resemblance is the bound or more are of one family, and so are those that a
     chain of such pairs connects: near-duplicates of a corpus are no strangers to each other.
     """
     sample = np.array(documents.sample, np.intp)
-    alike = resembling_pairs(
-        [documents.whole_texts[place] for place in documents.sample], resemblance, resources.threads
-    )
+    texts = [documents.whole_texts[place] for place in documents.sample]
+    alike = resembling_pairs(texts, options.resemblance, resources.threads)
     heads = sample[family_heads(len(sample), alike, np.ones(len(sample), bool))]
     items = [documents.texts[place] for place in heads]
     material, originals, pairs = Material(list(items)), len(items), dict[str, Places]()
-    order = Draws(seed, "order").order(originals)
-    for number, change in enumerate(changes):
+    seed, order = options.seed, Draws(options.seed, "order").order(originals)
+    for number, change in enumerate(options.changes):
         first, places = len(items), list[int]()
         for place in order:
-            copy = change.copy(material, place, seed) if len(places) < copies else None
+            copy = change.copy(material, place, seed) if len(places) < options.copies else None
             if copy is not None:
                 places.append(place)
                 items.append(copy)
         if places:
             pairs[change.name] = np.array([places, range(first, len(items))], np.intp)
-        resources.report("changing", number + 1, len(changes))
+        resources.report("changing", number + 1, len(options.changes))
     if not pairs:
         raise InputError(
             "no document of the sample can be changed in any of these ways: they are too short, "
@@ -154,21 +146,14 @@ class Removal:
     """
 
     def __init__(
-        self,
-        hashed: Hashed,
-        width: int,
-        sets: TextSets,
-        group: str,
-        resemblance: float,
-        threads: int,
+        self, hashed: Hashed, width: int, sets: TextSets, options: Options, threads: int
     ) -> None:
         self._rows, self._places = hashed.rows, np.flatnonzero(hashed.known)
         self._width, self._sets = Width(width), sets
-        self._group, self._resemblance = group, resemblance
+        self._group, self._resemblance = options.group, options.resemblance
         self._resources = UNBOUNDED._replace(threads=threads)
-        self._near: tuple[int, Places] | None = (
-            None  # a radius, and documents that are within it of another
-        )
+        # a radius, and the documents that are within it of another
+        self._near: tuple[int, Places] | None = None
 
     def at(self, radius: int) -> tuple[Rate, Rate]:
         """Return the share of removed documents, and the share of these that is wrong."""

@@ -14,14 +14,7 @@ import click
 from fpstore.base.arguments import check_path, printable
 from fpstore.base.width import WORD_BITS
 from fpstore.calibration.calibration import (
-    COPIES,
-    GROUP,
-    LEAST_SAMPLE,
-    MOST_SAMPLE,
-    MOST_WRONG,
-    SAMPLE,
     Calibration,
-    Options,
     Suggestion,
     calibrate_pictures,
     calibrate_texts,
@@ -30,7 +23,16 @@ from fpstore.calibration.calibration import (
 from fpstore.calibration.comparison import Comparison
 from fpstore.calibration.learning import learn_weights
 from fpstore.calibration.measures import Measurement, Rate
-from fpstore.calibration.settings import PDQ
+from fpstore.calibration.settings import (
+    COPIES,
+    GROUP,
+    LEAST_SAMPLE,
+    MOST_SAMPLE,
+    MOST_WRONG,
+    PDQ,
+    SAMPLE,
+    Options,
+)
 from fpstore.cli import content, options
 from fpstore.cli.content import PICTURES, ROWS, TEXTS, Notices
 from fpstore.cli.options import argument, option, output_option, whole_number

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar
 
 from fpstore import _kernel
+from fpstore.calibration.changes import Change, Kind
 from fpstore.calibration.seeded import Draws
-from fpstore.calibration.text_changes import kind_and_amount
-from fpstore.errors import InputError, show
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -135,60 +133,33 @@ def _mirror(picture: Image, amount: float, draws: Draws) -> Image:
     return picture.transpose(Transpose.FLIP_LEFT_RIGHT)
 
 
-class _Kind(NamedTuple):
-    """A kind of change: its function, and the words, an example and the bounds of its amount."""
+class ImageChange(Change):
+    """A change of pictures."""
 
-    make: Callable[[Image, float, Draws], Image]
-    takes: str = ""
-    example: str = ""
-    least: float = 0.0
-    most: float = 0.0
-    share: bool = False
-    step: float = 0.0  # the amount is a multiple of it
-
-
-_KINDS = {
-    "resize": _Kind(_resize, "a factor from 0.01 to 4", "0.5", 0.01, 4, share=True),
-    "jpeg": _Kind(_jpeg, "a quality from 1 to 95", "75", 1, 95, step=1),
-    "crop": _Kind(_crop, "a share from 0.001 to 0.9", "0.05", 0.001, 0.9, share=True),
-    "blur": _Kind(_blur, "pixels from 0.1 to 100", "2", 0.1, 100),
-    "brightness": _Kind(_brightness, "a factor from 0.05 to 10", "1.2", 0.05, 10, share=True),
-    "watermark": _Kind(
-        _watermark, "a share of the height from 0.01 to 1", "0.1", 0.01, 1, share=True
-    ),
-    "rotate": _Kind(_rotate, "degrees from 0.1 to 45", "1", 0.1, 45),
-    "grey": _Kind(_grey),
-    "mirror": _Kind(_mirror),
-    "corner": _Kind(_corner, "a share of the sides from 0.01 to 0.9", "0.2", 0.01, 0.9, share=True),
-    "border": _Kind(
-        _border, "a share of the longer side from 0.001 to 1", "0.05", 0.001, 1, share=True
-    ),
-    "caption": _Kind(_caption, "a share of the height from 0.01 to 1", "0.1", 0.01, 1, share=True),
-    "turn": _Kind(_turn, "90, 180 or 270 degrees", "90", 90, 270, step=90),
-}
-IMAGE_KINDS = tuple(_KINDS)
-
-
-class ImageChange(NamedTuple):
-    """A way to make a near-duplicate of a picture, one of :data:`IMAGE_KINDS`.
-
-    The amount is 0 for kinds without one.
-    """
-
-    kind: str
-    amount: float = 0.0
-
-    @property
-    def name(self) -> str:
-        """The kind and the amount, for people."""
-        kind = _KINDS[self.kind]
-        if not kind.takes:
-            return self.kind
-        return (
-            f"{self.kind} {100 * self.amount:.3g}%"
-            if kind.share
-            else f"{self.kind} {self.amount:.3g}"
-        )
+    kinds: ClassVar = {
+        "resize": Kind(_resize, "a factor from 0.01 to 4", "0.5", 0.01, 4, share=True),
+        "jpeg": Kind(_jpeg, "a quality from 1 to 95", "75", 1, 95, step=1),
+        "crop": Kind(_crop, "a share from 0.001 to 0.9", "0.05", 0.001, 0.9, share=True),
+        "blur": Kind(_blur, "pixels from 0.1 to 100", "2", 0.1, 100),
+        "brightness": Kind(_brightness, "a factor from 0.05 to 10", "1.2", 0.05, 10, share=True),
+        "watermark": Kind(
+            _watermark, "a share of the height from 0.01 to 1", "0.1", 0.01, 1, share=True
+        ),
+        "rotate": Kind(_rotate, "degrees from 0.1 to 45", "1", 0.1, 45),
+        "grey": Kind(_grey),
+        "mirror": Kind(_mirror),
+        "corner": Kind(
+            _corner, "a share of the sides from 0.01 to 0.9", "0.2", 0.01, 0.9, share=True
+        ),
+        "border": Kind(
+            _border, "a share of the longer side from 0.001 to 1", "0.05", 0.001, 1, share=True
+        ),
+        "caption": Kind(
+            _caption, "a share of the height from 0.01 to 1", "0.1", 0.01, 1, share=True
+        ),
+        "turn": Kind(_turn, "90, 180 or 270 degrees", "90", 90, 270, step=90),
+    }
+    usage = ("a change of pictures", ", as resize=0.5 or grey")
 
     def copy(self, picture: Image, seed: int = 0) -> Image | None:
         """Return a changed copy of a picture, both in the mode RGB.
@@ -198,54 +169,24 @@ class ImageChange(NamedTuple):
         """
         data = picture.tobytes()
         draws = Draws(seed, self.kind, str(self.amount), _kernel.xxh64(data))
-        changed = _KINDS[self.kind].make(picture, self.amount, draws)
+        changed: Image = self.kinds[self.kind].make(picture, self.amount, draws)
         return None if changed.size == picture.size and changed.tobytes() == data else changed
-
-
-def parse_image_change(text: str) -> ImageChange:
-    """Parse a change such as ``resize=0.5`` or ``grey``, or its name, ``resize 50%``.
-
-    InputError says what is wrong.
-    """
-    name, amount = kind_and_amount(text)
-    kind = _KINDS.get(name)
-    if kind is None:
-        raise InputError(
-            f"a change of pictures is one of {', '.join(IMAGE_KINDS)}, as resize=0.5 or grey: got "
-            f"{show(text)}",
-            got=text,
-        )
-    if not kind.takes:
-        if amount is not None:
-            raise InputError(f"{name} takes no amount: got {show(text)}", got=text)
-        return ImageChange(name)
-    if (
-        amount is None
-        or not kind.least <= amount <= kind.most
-        or (kind.step and amount % kind.step)
-    ):
-        raise InputError(
-            f"{name} takes {kind.takes}, as {name}={kind.example}: got {show(text)}", got=text
-        )
-    return ImageChange(name, amount)
 
 
 #: The changes of a calibration for pictures that names none.
 IMAGE_CHANGES = tuple(
-    map(
-        parse_image_change,
-        (
-            "resize=0.5",
-            "resize=0.125",
-            "jpeg=75",
-            "jpeg=20",
-            "crop=0.02",
-            "crop=0.06",
-            "blur=2",
-            "brightness=0.8",
-            "brightness=1.2",
-            "watermark=0.1",
-            "grey",
-        ),
+    ImageChange.parse(text)
+    for text in (
+        "resize=0.5",
+        "resize=0.125",
+        "jpeg=75",
+        "jpeg=20",
+        "crop=0.02",
+        "crop=0.06",
+        "blur=2",
+        "brightness=0.8",
+        "brightness=1.2",
+        "watermark=0.1",
+        "grey",
     )
 )

@@ -11,8 +11,8 @@ from typing import Any
 
 from fpstore.base.arguments import check_choice, check_number, check_share, check_whole
 from fpstore.base.width import check_width
-from fpstore.calibration.image_changes import IMAGE_CHANGES, ImageChange, parse_image_change
-from fpstore.calibration.text_changes import CHANGES, TextChange, parse_change
+from fpstore.calibration.image_changes import IMAGE_CHANGES, ImageChange
+from fpstore.calibration.text_changes import CHANGES, TextChange
 from fpstore.design.families import check_radius
 from fpstore.errors import InputError, show
 from fpstore.hashing import Fingerprinter, ImageHash, MinHash, SimHash
@@ -189,13 +189,8 @@ class Options:
         compared = [read_setting(value, images) for value in values]
         if not compared:
             raise InputError("settings is empty: leave it out to compare the usual ones")
-        parsed_changes: Sequence[TextChange] | Sequence[ImageChange]
-        if images:
-            parsed_changes = (
-                IMAGE_CHANGES if changes is None else [*map(parse_image_change, changes)]
-            )
-        else:
-            parsed_changes = CHANGES if changes is None else [*map(parse_change, changes)]
+        kind, usual_changes = (ImageChange, IMAGE_CHANGES) if images else (TextChange, CHANGES)
+        parsed_changes = usual_changes if changes is None else [*map(kind.parse, changes)]
         usual = IMAGE_BOUND if images else BOUND
         return Options(
             compared,

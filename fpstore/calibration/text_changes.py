@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from itertools import pairwise
+from typing import Any, ClassVar
 
 from fpstore.base.characters import ENDS, LINE_END, is_blank
+from fpstore.calibration.changes import Change, Kind
 from fpstore.calibration.seeded import Draws
-from fpstore.errors import InputError, show
 from fpstore.hashing.normal import is_unspaced
 
 # at most one in four words or sentences is changed: otherwise the copy would be another text
@@ -166,36 +166,37 @@ def _truncate(case: _Case) -> str:
     return case.text[: len(case.text) - round(case.amount * len(case.text))]
 
 
-_KINDS: dict[str, Callable[[_Case], str]] = {
-    "typos": _typos,
-    "words": _words,
-    "drop": _drop,
-    "numbers": _numbers,
-    "boilerplate": _boilerplate,
-    "truncate": _truncate,
+_COUNTS: dict[str, Any] = {
+    "takes": "a whole number, or a share below 1",
+    "least": 1e-9,
+    "most": 1e9,
+    "counts": True,
 }
-TEXT_CHANGES = tuple(_KINDS)
-_SHARES = {"numbers", "boilerplate", "truncate"}  # whose amount is always a share, up to 1
+_SHARE: dict[str, Any] = {
+    "takes": "a share above 0 and up to 1",
+    "example": "0.1",
+    "least": 1e-9,
+    "most": 1.0,
+    "share": True,
+}
 
 
-@dataclass(frozen=True)
-class TextChange:
-    """A way to make a near-duplicate, one of :data:`TEXT_CHANGES`.
+class TextChange(Change):
+    """A change of texts.
 
     From 1 on, the amount is the number of words, sentences or characters that change; below 1,
     their share. For ``numbers``, ``boilerplate`` and ``truncate`` it is always a share.
     """
 
-    kind: str
-    amount: float
-
-    @property
-    def name(self) -> str:
-        """The kind and the amount, for people."""
-        share = self.amount < 1 or self.kind in _SHARES
-        return (
-            f"{self.kind} {100 * self.amount:.3g}%" if share else f"{self.kind} {int(self.amount)}"
-        )
+    kinds: ClassVar = {
+        "typos": Kind(_typos, example="2 or typos=0.01", **_COUNTS),
+        "words": Kind(_words, example="2 or words=0.01", **_COUNTS),
+        "drop": Kind(_drop, example="2 or drop=0.01", **_COUNTS),
+        "numbers": Kind(_numbers, **_SHARE),
+        "boilerplate": Kind(_boilerplate, **_SHARE),
+        "truncate": Kind(_truncate, **_SHARE),
+    }
+    usage = ("a change", " with an amount, as words=2 or typos=0.01")
 
     def copy(self, material: Material, place: int, seed: int = 0) -> str | None:
         """Return a changed copy of the text at a place; other texts give words and boilerplate.
@@ -208,57 +209,21 @@ class TextChange:
         amount = self.amount
         if self.kind == "numbers":  # 1 is a share, too: all numbers
             amount = min(amount, 1 - 1e-9)
-        changed = _KINDS[self.kind](_Case(text, amount, draws, material, place))
+        changed = self.kinds[self.kind].make(_Case(text, amount, draws, material, place))
         return changed if changed != text and not is_blank(changed) else None
-
-
-def kind_and_amount(text: str) -> tuple[str, float | None]:
-    """Return the parts of a change, ``typos=0.01`` or its name, ``typos 1%``.
-
-    The amount is None if it is missing, -1 if it is wrong.
-    """
-    kind, *amounts = re.split("[= ]", text, maxsplit=1)
-    if not amounts:
-        return kind, None
-    number = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(%?)", amounts[0])
-    return kind, -1.0 if number is None else float(Decimal(number[1]) / (100 if number[2] else 1))
-
-
-def parse_change(text: str) -> TextChange:
-    """Parse a change such as ``words=2`` or ``typos=0.01``, or its name, ``typos 1%``."""
-    kind, amount = kind_and_amount(text)
-    if kind not in _KINDS:
-        raise InputError(
-            f"a change is one of {', '.join(TEXT_CHANGES)} with an amount, as words=2 or "
-            f"typos=0.01: got {show(text)}",
-            got=text,
-        )
-    if kind in _SHARES and not 0 < (amount or 0) <= 1:
-        raise InputError(
-            f"{kind} takes a share above 0 and up to 1, as {kind}=0.1: got {show(text)}", got=text
-        )
-    if amount is None or amount <= 0 or (amount > 1 and amount != int(amount)):
-        raise InputError(
-            f"{kind} takes a whole number, or a share below 1, as {kind}=2 or {kind}=0.01: got "
-            f"{show(text)}",
-            got=text,
-        )
-    return TextChange(kind, amount)
 
 
 #: The changes of a calibration that names none.
 CHANGES = tuple(
-    map(
-        parse_change,
-        (
-            "typos=0.01",
-            "typos=0.03",
-            "words=1",
-            "words=5",
-            "drop=1",
-            "numbers=1",
-            "boilerplate=0.1",
-            "truncate=0.1",
-        ),
+    TextChange.parse(text)
+    for text in (
+        "typos=0.01",
+        "typos=0.03",
+        "words=1",
+        "words=5",
+        "drop=1",
+        "numbers=1",
+        "boilerplate=0.1",
+        "truncate=0.1",
     )
 )

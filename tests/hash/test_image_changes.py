@@ -9,7 +9,7 @@ from drawing import noise, scene
 from PIL import Image, ImageEnhance, ImageFilter, ImageOps
 from speeds import slow
 
-from fpstore.calibration.image_changes import IMAGE_CHANGES, IMAGE_KINDS, parse_image_change
+from fpstore.calibration.image_changes import IMAGE_CHANGES, ImageChange
 from fpstore.calibration.pictures import resembling_images, views
 from fpstore.errors import InputError
 
@@ -21,7 +21,7 @@ def pixels(picture):
 
 
 def copy(text, picture=PICTURE, seed=0):
-    made = parse_image_change(text).copy(picture, seed)
+    made = ImageChange.parse(text).copy(picture, seed)
     assert made is None or made.mode == "RGB"
     return made
 
@@ -132,8 +132,8 @@ def test_changes_are_named_and_wrong_ones_refused():
         "blur=2.5": "blur 2.5",
         "mirror": "mirror",
     }
-    assert {text: parse_image_change(text).name for text in names} == names
-    assert {change.kind for change in IMAGE_CHANGES} < set(IMAGE_KINDS)
+    assert {text: ImageChange.parse(text).name for text in names} == names
+    assert {change.kind for change in IMAGE_CHANGES} < set(ImageChange.kinds)
     for text, told in (
         ("", "one of resize, jpeg"),
         ("words=2", "one of resize"),
@@ -156,7 +156,7 @@ def test_changes_are_named_and_wrong_ones_refused():
         ("mirror=", "mirror takes no amount"),
     ):
         with pytest.raises(InputError, match=told):
-            parse_image_change(text)
+            ImageChange.parse(text)
 
 
 def test_pictures_resemble_each_other_as_their_brightnesses_correlate():

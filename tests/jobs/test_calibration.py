@@ -14,7 +14,7 @@ from fpstore.calibration import calibrate, texts
 from fpstore.calibration.measures import Rate
 from fpstore.calibration.seeded import Draws, Reservoir
 from fpstore.calibration.settings import SETTINGS, parse_setting
-from fpstore.calibration.text_changes import Material, parse_change
+from fpstore.calibration.text_changes import Material, TextChange
 from fpstore.calibration.texts import CHARACTERS, LONGEST, resembling_pairs, shingle_sets
 from fpstore.errors import InputError
 from fpstore.hashing import ImageHash, MinHash, SimHash
@@ -118,7 +118,7 @@ def test_distances_are_those_of_brute_force(maker):
     for name, pairs in result.evidence.copies.items():
         bits = []
         for place, other in pairs.T.tolist():
-            assert items[other] == parse_change(name).copy(Material(items[:14]), place, 3)
+            assert items[other] == TextChange.parse(name).copy(Material(items[:14]), place, 3)
             bits.append(apart(maker, items[place], items[other]))
         counts = np.bincount(bits, minlength=maker.width + 1)
         assert one.measured.copies[name].counts.tolist() == counts.tolist()

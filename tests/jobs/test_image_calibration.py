@@ -12,7 +12,7 @@ from drawing import encoded, scene, with_orientation
 from PIL import Image, ImageFilter, ImageOps
 
 from fpstore.calibration import calibrate, settings
-from fpstore.calibration.image_changes import parse_image_change
+from fpstore.calibration.image_changes import ImageChange
 from fpstore.calibration.pictures import LARGEST
 from fpstore.errors import InputError, MissingExtraError
 from fpstore.hashing import ImageHash, SimHash
@@ -69,7 +69,7 @@ def test_distances_are_those_of_brute_force(photos):
         for suggestion in found.suggestions:
             hasher, measured = suggestion.measured.setting.fingerprinter, suggestion.measured
             numbers = {path: hasher.fingerprint(path) for path in paths}
-            for change in map(parse_image_change, CHANGES):
+            for change in map(ImageChange.parse, CHANGES):
                 apart = []
                 for place, other in found.evidence.copies[change.name].T.tolist():
                     assert items[other] == (items[place].id, change.name)
@@ -111,7 +111,7 @@ def test_copies_in_the_folder_do_not_change_what_is_suggested(photos):
         (photos / f"copy-{seed}.jpg").write_bytes(encoded(original.resize((80, 60)), "JPEG"))
         (photos / f"crop-{seed}.png").write_bytes(encoded(original.crop((7, 5, 120, 90))))
         (photos / f"dark-{seed}.png").write_bytes(
-            encoded(parse_image_change("brightness=0.8").copy(original))
+            encoded(ImageChange.parse("brightness=0.8").copy(original))
         )
     found = found_by(photos)
     assert (found.documents, found.evidence.originals, found.evidence.alike) == (

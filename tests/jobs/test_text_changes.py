@@ -10,10 +10,8 @@ from hypothesis import strategies as st
 from fpstore import _kernel
 from fpstore.calibration.text_changes import (
     CHANGES,
-    TEXT_CHANGES,
     Material,
     TextChange,
-    parse_change,
     sentences,
 )
 from fpstore.errors import InputError
@@ -48,7 +46,7 @@ OTHERS = [
 TEXTS = [ENGLISH, CHINESE, THAI, POEM, *OTHERS]
 MATERIAL = Material(TEXTS)
 NOT_APPLICABLE = {("numbers", 1), ("numbers", 2), ("numbers", 3), ("drop", 2)}
-ONE = {kind: 1 if kind in ("words", "drop") else 0.3 for kind in TEXT_CHANGES}
+ONE = {kind: 1 if kind in ("words", "drop") else 0.3 for kind in [*TextChange.kinds]}
 
 
 def copy_of(kind, amount, place, seed=0):
@@ -56,7 +54,7 @@ def copy_of(kind, amount, place, seed=0):
 
 
 def test_a_copy_differs_and_is_the_same_again():
-    for kind, place in itertools.product(TEXT_CHANGES, range(4)):
+    for kind, place in itertools.product([*TextChange.kinds], range(4)):
         copy = copy_of(kind, ONE[kind], place)
         assert (copy is None) == ((kind, place) in NOT_APPLICABLE), (kind, place)
         if copy is not None:
@@ -120,7 +118,7 @@ CHARACTERS = st.characters(codec=None) | st.sampled_from(
 @settings(max_examples=100, deadline=None)
 @given(
     st.lists(st.text(CHARACTERS, max_size=60), min_size=1, max_size=4),
-    st.sampled_from(TEXT_CHANGES),
+    st.sampled_from([*TextChange.kinds]),
     st.sampled_from([0.01, 0.5, 1, 3]),
     st.integers(0, 3),
 )
@@ -144,9 +142,9 @@ def test_changes_are_read_named_and_refused():
         "numbers=1": "numbers 100%",
         "truncate=0.125": "truncate 12.5%",
     }
-    assert {text: parse_change(text).name for text in names} == names
-    for change in (*CHANGES, parse_change("words=0.25"), parse_change("typos=0.07")):
-        assert parse_change(change.name) == change
+    assert {text: TextChange.parse(text).name for text in names} == names
+    for change in (*CHANGES, TextChange.parse("words=0.25"), TextChange.parse("typos=0.07")):
+        assert TextChange.parse(change.name) == change
     for text, told in (
         ("", "one of typos, words"),
         ("typo=1", "one of typos, words"),
@@ -166,4 +164,4 @@ def test_changes_are_read_named_and_refused():
         ("nothing 5%", "."),
     ):
         with pytest.raises(InputError, match=told):
-            parse_change(text)
+            TextChange.parse(text)

@@ -63,6 +63,8 @@ TEXT_OPTIONS = {
 IMAGE_OPTIONS = {"method": "--image-hash", "width": "--width", "min_quality": "--min-quality"}
 SHOWN_CHARACTERS = 60
 COLUMNS = ("feature", "in A", "in B")
+PICTURE_COLUMNS = ("setting", "width", "radius", "recall", "strangers")
+TEXT_COLUMNS = (*PICTURE_COLUMNS[:3], "threshold", *PICTURE_COLUMNS[3:], "removed", "wrong")
 SHOWN_RADII = (0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24)  # at 64 bits
 EN_DASH = "\u2013"
 
@@ -222,28 +224,26 @@ def _percent(rate: Rate) -> str:
     return f"{rate.value:.1%} ({low}{EN_DASH}{high})" if rate.total else ""
 
 
-def _row(suggestion: Suggestion) -> tuple[str, ...]:
-    first = (suggestion.measured.setting.name, str(suggestion.measured.width))
-    of_texts = (
-        suggestion.removed is not None or suggestion.measured.setting.fingerprinter.items == "texts"
-    )
-    if suggestion.radius is None:
-        return (*first, "none", *[""] * (5 if of_texts else 2))
-    # 95 in 100 times the true share is lower
-    strangers = f"{suggestion.strangers.count:,} (<{suggestion.strangers.interval[1]:.0e})"
-    if suggestion.removed is None or suggestion.wrong is None:
-        return (*first, str(suggestion.radius), _percent(suggestion.recall), strangers)
-    threshold = "" if suggestion.threshold is None else f"{suggestion.threshold:.2f}"
-    removed = f"{suggestion.removed.count:,}"
-    return (
-        *first,
-        str(suggestion.radius),
-        threshold,
-        _percent(suggestion.recall),
-        strangers,
-        removed,
-        _percent(suggestion.wrong),
-    )
+def _cells(suggestion: Suggestion) -> dict[str, str]:
+    """Return the cells of a setting by the headings of their columns."""
+    setting = suggestion.measured.setting
+    cells = {"setting": setting.name, "width": str(suggestion.measured.width), "radius": "none"}
+    if suggestion.radius is not None:
+        # 95 in 100 times the true share is lower
+        strangers = f"{suggestion.strangers.count:,} (<{suggestion.strangers.interval[1]:.0e})"
+        cells |= {
+            "radius": str(suggestion.radius),
+            "recall": _percent(suggestion.recall),
+            "strangers": strangers,
+        }
+    if suggestion.threshold is not None:
+        cells["threshold"] = f"{suggestion.threshold:.2f}"
+    if suggestion.removed is not None and suggestion.wrong is not None:
+        cells |= {
+            "removed": f"{suggestion.removed.count:,}",
+            "wrong": _percent(suggestion.wrong),
+        }
+    return cells
 
 
 def _radii(width: int) -> list[int]:
@@ -265,15 +265,14 @@ def _print_distances(measured: Measurement) -> None:
 
 def _print_calibration(result: Calibration) -> None:
     first, evidence = result.suggestions[0], result.evidence
-    columns = ["setting", "width", "radius"]
-    limit = ""
+    columns, limit = list(PICTURE_COLUMNS), ""
     if result.grouped is not None:
-        columns += ["threshold", "recall", "strangers", "removed", "wrong"]
+        columns = list(TEXT_COLUMNS)
         limit = f", at most {100 * result.most_wrong:.3g}% removed wrongly"
-    else:
-        columns += ["recall", "strangers"]
     title = f"Settings for {result.documents:,} {result.items}{limit}, the suggested one first"
-    print_table(title, columns, [_row(each) for each in result.suggestions], text_columns=(0,))
+    cells = map(_cells, result.suggestions)
+    rows = [[row.get(column, "") for column in columns] for row in cells]
+    print_table(title, columns, rows, text_columns=(0,))
     _print_distances(first.measured)
     copies = sum(each.shape[1] for each in evidence.copies.values())
     strangers = evidence.originals * (evidence.originals - 1) // 2

@@ -46,16 +46,16 @@ def one_line(text: str) -> str:
 def show(value: object) -> str:
     """Return the repr of a value for a message, on one line and shortened."""
     if isinstance(value, str):
-        return repr(cut(value))
+        return repr(shortened(value))
     if isinstance(value, int) and abs(value) >= SHOWN_NUMBERS:
         return "a larger number"
     try:
-        return cut(one_line(repr(value)))
+        return shortened(one_line(repr(value)))
     except (ValueError, RecursionError):  # such as a list with a number of thousands of digits
         return f"a {type(value).__name__}"
 
 
-def cut(text: str) -> str:
+def shortened(text: str) -> str:
     """Return a text, shortened if it is too long for a message."""
     return text if len(text) <= SHOWN_CHARACTERS else text[: SHOWN_CHARACTERS - 3] + "..."
 

@@ -1227,7 +1227,7 @@ class Store(Generic[Id]):
             and ``generation`` is the greatest.
         """
         snapshot, writer = store_snapshot(self), self._writer
-        changes = self._tracker.watched(snapshot)
+        changes = self._tracker.log_stats(snapshot)
         state = None if writer is None else writer.state()
         if writer is not None and writer.merge_error is not None:
             changes["merge_error"] = writer.merge_error

@@ -46,7 +46,7 @@ class StringColumn:
         )
 
     @classmethod
-    def cut(cls, data: bytes, starts: Words, ends: Words) -> StringColumn:
+    def of_spans(cls, data: bytes, starts: Words, ends: Words) -> StringColumn:
         """Return parts of a text in UTF-8, each of whole characters.
 
         UnicodeDecodeError if the text is something else.

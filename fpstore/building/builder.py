@@ -21,7 +21,7 @@ from fpstore.base.strings import StringColumn
 from fpstore.base.width import WORD_BITS, Width, check_width, empty_rows
 from fpstore.building.columns import Column, SortedColumns, SortedRows
 from fpstore.building.external_sort import Sorter, sort_buffer, sort_bytes
-from fpstore.building.generation_writer import GenerationWriter, Work, finish_store
+from fpstore.building.generation_writer import GenerationWriter, TrackedWork, finish_store
 from fpstore.building.input import chunks, count_rows
 from fpstore.building.strings import StringSpool
 from fpstore.building.table_keys import TableKeys, most_threads, reference_keys
@@ -148,7 +148,7 @@ class _Build:
         assert isinstance(options.threads, int)
         memory = options.memory - options.reserved
         self._memory, self._threads = max(memory - BASE_MEMORY, memory // 2), options.threads
-        self._work = Work(options.progress)
+        self._work = TrackedWork(options.progress)
         self._width = Width(options.width)
         generation = folder / generation_folder(1)
         generation.mkdir()
@@ -168,7 +168,7 @@ class _Build:
                 # written.
                 parts.append(partial(writer.write_dictionary, self._strings, self._threads))
             if self._threads > 1:
-                self._work.share(len(parts), parts)
+                self._work.run_in_threads(len(parts), parts)
             else:
                 for part in parts:
                     part()
@@ -295,7 +295,7 @@ class _Build:
             for part in parts:
                 part()
         else:
-            self._work.share(threads, parts)
+            self._work.run_in_threads(threads, parts)
         identity.close()
 
     def _table_in_memory(

@@ -71,7 +71,7 @@ class NumberedRows(NamedTuple):
     def size(self) -> int:
         return len(self.keys)
 
-    def cut(self, start: int, end: int) -> NumberedRows:
+    def part(self, start: int, end: int) -> NumberedRows:
         return NumberedRows(
             self.keys[start:end],
             None if self.numbers is None else self.numbers[start:end],
@@ -95,7 +95,7 @@ class DigitCounts:
     ) -> None:
         step = -(-rows.size // threads) or 1
         self._slices = [
-            rows.cut(start, min(start + step, rows.size)) for start in range(0, rows.size, step)
+            rows.part(start, min(start + step, rows.size)) for start in range(0, rows.size, step)
         ]
         self._counts = [np.zeros(1 << bits, np.uint64) for _ in self._slices]
         self._depth, self._threads, self._stop = depth, threads, stop
@@ -177,7 +177,7 @@ def sort_rows(
     for part in large:
         start, end = int(ends[part] - digits.sizes[part]), int(ends[part])
         _sort_within(
-            (keys[start:end], numbers[start:end]), rows.cut(start, end), threads, stop, depth
+            (keys[start:end], numbers[start:end]), rows.part(start, end), threads, stop, depth
         )
 
 

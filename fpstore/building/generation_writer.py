@@ -51,7 +51,7 @@ from fpstore.format.strings import STRINGS_FILE
 from fpstore.format.table import TableWriter, open_table, table_writer
 
 
-class Work:
+class TrackedWork:
     """Counts the progress of a phase, and reports it to the caller's callback from any thread."""
 
     def __init__(self, progress: Progress | None) -> None:
@@ -78,7 +78,7 @@ class Work:
             raise InterruptedError
         self._report(rows)
 
-    def reach(self, done: int) -> None:
+    def set_done(self, done: int) -> None:
         self._report(done - self._done)
 
     def _report(self, rows: int) -> None:
@@ -87,7 +87,7 @@ class Work:
             if self._progress:
                 self._progress(self._phase, self._done, self._total)
 
-    def share(self, threads: int, parts: Iterable[Callable[[], None]]) -> None:
+    def run_in_threads(self, threads: int, parts: Iterable[Callable[[], None]]) -> None:
         """Do the parts of the work in threads.
 
         When one fails, the others end soon, and its exception is raised.
@@ -143,7 +143,7 @@ class GenerationWriter:
 
     design: Design
 
-    def __init__(self, folder: Path, blocks: Blocks, work: Work, threads: int = 1) -> None:
+    def __init__(self, folder: Path, blocks: Blocks, work: TrackedWork, threads: int = 1) -> None:
         self.folder = folder
         self.work = work
         self.fingerprints = self.ids = self.digest = 0

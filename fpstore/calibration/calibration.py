@@ -385,12 +385,12 @@ def _text_suggestion(
     if high is None:
         return _suggestion(measured, None)
     low = high if measured.setting.radius is not None else 0
-    best, rates = high, removal.at(high)
+    best, rates = high, removal.rates(high)
     if _wrong_share(rates[1]) > most_wrong and low < high:
-        best, rates = low, removal.at(low)
+        best, rates = low, removal.rates(low)
         while high - low > 1 and _wrong_share(rates[1]) <= most_wrong:
             middle = (low + high) // 2
-            middle_rates = removal.at(middle)
+            middle_rates = removal.rates(middle)
             if _wrong_share(middle_rates[1]) <= most_wrong:
                 low, best, rates = middle, middle, middle_rates
             else:

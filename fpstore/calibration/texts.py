@@ -155,7 +155,7 @@ class Removal:
         # a radius, and the documents that are within it of another
         self._near: tuple[int, Places] | None = None
 
-    def at(self, radius: int) -> tuple[Rate, Rate]:
+    def rates(self, radius: int) -> tuple[Rate, Rate]:
         """Return the share of removed documents, and the share of these that is wrong."""
         if self._near is None or self._near[0] < radius:
             near, _ = self._connected(self._places, radius)

@@ -91,7 +91,9 @@ class DamagedStore:
         if number not in numbers:
             # A log that is not superseded has all changes. If there are two, the later belongs to
             # a merge that has not ended.
-            number = min(numbers, key=lambda n: (logs[n].is_over, -n if logs[n].is_over else n))
+            number = min(
+                numbers, key=lambda n: (logs[n].is_obsolete, -n if logs[n].is_obsolete else n)
+            )
         self.folder, log = path / generation_folder(number), logs[number]
         self.record = self._find_record(path, number, log)
         self.start, self.log = self._check_log(path, number, log)
@@ -218,7 +220,7 @@ class _DamagedLog:
     fault: FpstoreError | None
 
     @property
-    def is_over(self) -> bool:
+    def is_obsolete(self) -> bool:
         """Whether nothing says that its generation is the current one."""
         return self.header is None or self.superseded
 

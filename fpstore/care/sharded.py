@@ -102,7 +102,7 @@ def describe_shards(whole: ShardedSnapshot) -> dict[str, Any]:
 def _describe_shard(whole: ShardedSnapshot, place: int) -> dict[str, Any]:
     tracker, snapshot = whole.open_shard(place)
     with closing(tracker):
-        return {**describe(snapshot, tracker.log.file_bytes), **tracker.watched(snapshot)}
+        return {**describe(snapshot, tracker.log.file_bytes), **tracker.log_stats(snapshot)}
 
 
 def _sums(parts: list[dict[str, int]]) -> dict[str, int]:

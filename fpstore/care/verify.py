@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.base.aliases import Progress, Words
-from fpstore.building.generation_writer import Work
+from fpstore.building.generation_writer import TrackedWork
 from fpstore.care.reports import Report
 from fpstore.errors import CorruptStoreError, FpstoreError, StoreNotFoundError
 from fpstore.format.column_table import ColumnTable, check_references
@@ -28,7 +28,7 @@ PHASE_PLACES, PHASE_LOG = "index by id", "changes"
 def verify_store(snapshot: StoreSnapshot, log: LogReader, progress: Progress | None) -> Report:
     """Read every table, id record, string and log record; continue after a fault."""
     generation = snapshot.generation
-    report, work = Report(fingerprints=generation.count), Work(progress)
+    report, work = Report(fingerprints=generation.count), TrackedWork(progress)
     _check_manifest(generation, report)
     _check_tables(generation, report, work)
     _check_ids(generation, report, work)
@@ -38,7 +38,7 @@ def verify_store(snapshot: StoreSnapshot, log: LogReader, progress: Progress | N
         work.start(PHASE_STRINGS, total)
         with _noting_faults(report):
             has_string = generation.dictionary.verify(work.tick)
-            work.reach(total)  # a number that is not in use has nothing to check
+            work.set_done(total)  # a number that is not in use has nothing to check
     # it is compared with tables and ids that are sound
     if generation.places is not None and report.ok:
         work.start(PHASE_PLACES, None)
@@ -78,7 +78,7 @@ def _check_manifest(generation: Generation, report: Report) -> None:
             )
 
 
-def _check_tables(generation: Generation, report: Report, work: Work) -> None:
+def _check_tables(generation: Generation, report: Report, work: TrackedWork) -> None:
     work.start(PHASE_TABLES, report.fingerprints * len(generation.tables))
     references: list[tuple[ColumnTable, int]] = []
     rows: ColumnTable | None = None
@@ -98,7 +98,7 @@ def _check_tables(generation: Generation, report: Report, work: Work) -> None:
                 rows = table
         report.tables += 1
         report.blocks += table.kernel.block_count
-        work.reach(report.fingerprints * report.tables)
+        work.set_done(report.fingerprints * report.tables)
     if references and rows is not None:  # they are compared with rows that are sound
         work.start(PHASE_REFERENCES, report.fingerprints)
         with _noting_faults(report):
@@ -117,7 +117,7 @@ def _check_filter(generation: Generation, number: int, keys: Iterator[Words]) ->
     reader.verify(generation.design, keys)
 
 
-def _check_ids(generation: Generation, report: Report, work: Work) -> None:
+def _check_ids(generation: Generation, report: Report, work: TrackedWork) -> None:
     ids, expected = generation.ids, generation.record.ids
     work.start(PHASE_IDS, report.fingerprints)
     with _noting_faults(report):
@@ -134,7 +134,7 @@ def _check_ids(generation: Generation, report: Report, work: Work) -> None:
 
 
 def _check_totals(
-    snapshot: StoreSnapshot, has_string: npt.NDArray[np.bool_] | None, work: Work
+    snapshot: StoreSnapshot, has_string: npt.NDArray[np.bool_] | None, work: TrackedWork
 ) -> None:
     totals, path = snapshot.totals, snapshot.generation.folder
     bound = totals.next_row if totals.id_kind == "row" and totals.next_row < LAST_ROW else 2**64

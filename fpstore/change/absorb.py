@@ -51,7 +51,7 @@ class Absorb(Merge):
             frozen = self._freeze()
             kind = self._common_kind(frozen.snapshot)
             number = frozen.snapshot.generation.record.number + 1
-            folder = self._tracker.inside() / (generation_folder(number) + ABSORBING)
+            folder = self._tracker.path_inside() / (generation_folder(number) + ABSORBING)
             try:
                 remove_generation(folder)
                 folder.mkdir()

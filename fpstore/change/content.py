@@ -288,7 +288,7 @@ class _Stream:
         parts: list[Callable[[], None]] = [partial(self._write_identity, summary, used)]
         parts += [partial(self._write_table, table) for table in range(1, len(self._design.tables))]
         try:
-            self._work.share(self._threads, parts)
+            self._work.run_in_threads(self._threads, parts)
         finally:
             self._buffers.clear()
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from fpstore.base.aliases import Bytes, Progress, Words
 from fpstore.base.resources import Resources
-from fpstore.building.generation_writer import GenerationWriter, Work
+from fpstore.building.generation_writer import GenerationWriter, TrackedWork
 from fpstore.building.strings import StringSpool
 from fpstore.change.committer import Committer, remove_generation
 from fpstore.change.content import Content, SnapshotContent, write_sorted
@@ -23,7 +23,7 @@ from fpstore.change.merged_strings import MergedStrings
 from fpstore.design.dealing import resolve_design
 from fpstore.design.estimates import Requirements
 from fpstore.design.planner import choose
-from fpstore.design.sample import SAMPLE_SIZE, evenly
+from fpstore.design.sample import SAMPLE_SIZE, evenly_spread
 from fpstore.disk.folders import sync_folder
 from fpstore.disk.refusals import is_of_the_system, refused
 from fpstore.errors import ClosedStoreError, CorruptStoreError
@@ -123,7 +123,7 @@ class Merge:
         self._path = committer.path
         self._resources = resources
         progress = resources.progress
-        self._work = Work(None if progress is None else partial(self._report, progress))
+        self._work = TrackedWork(None if progress is None else partial(self._report, progress))
         self._design = design
         # fingerprints and ids of the frozen state that the new tables do not have
         self._left_out = 0, 0
@@ -171,7 +171,7 @@ class Merge:
         """Write the new generation, and replace the current one by it."""
         current = frozen.snapshot.generation
         number = current.record.number + 1
-        folder = self._tracker.inside() / generation_folder(number)
+        folder = self._tracker.path_inside() / generation_folder(number)
         temporary = folder.with_name(folder.name + TEMPORARY)
         try:
             remove_generation(temporary)
@@ -256,7 +256,9 @@ class Merge:
         stored, added = snapshot.generation.full_sample(), snapshot.changed[1][0]
         share = len(added) / max(len(added) + snapshot.generation.count, 1)
         from_added = min(round(SAMPLE_SIZE * share), len(added))
-        return np.concatenate([evenly(stored, SAMPLE_SIZE - from_added), evenly(added, from_added)])
+        return np.concatenate(
+            [evenly_spread(stored, SAMPLE_SIZE - from_added), evenly_spread(added, from_added)]
+        )
 
     def _finish(
         self,

@@ -14,7 +14,7 @@ from fpstore.base.aliases import Words
 from fpstore.base.arguments import check_whole
 from fpstore.base.resources import Resources
 from fpstore.base.strings import StringColumn, string_spans
-from fpstore.building.generation_writer import GenerationWriter, Work, finish_store
+from fpstore.building.generation_writer import GenerationWriter, TrackedWork, finish_store
 from fpstore.building.strings import StringSpool
 from fpstore.building.target import Target, refuse_inside_store
 from fpstore.change.content import PHASE_MERGE, SnapshotContent, marking_used, write_sorted
@@ -56,7 +56,7 @@ def _write_part(
 ) -> None:
     generation, manifest = folder / generation_folder(1), snapshot.generation.manifest
     generation.mkdir()
-    work = Work(resources.progress)
+    work = TrackedWork(resources.progress)
     writer = GenerationWriter(generation, manifest.blocks, work)
     if snapshot.totals.id_kind == "string":
         work.expect(PHASE_MERGE, None)
@@ -80,7 +80,7 @@ def _write_part(
     finish_store(folder, manifest._replace(identity=os.urandom(IDENTITY_BYTES), generation=record))
 
 
-def _string_numbers(snapshot: StoreSnapshot, part: tuple[int, int], work: Work) -> Words:
+def _string_numbers(snapshot: StoreSnapshot, part: tuple[int, int], work: TrackedWork) -> Words:
     """Return the numbers of the strings that a part has, ascending."""
     used = np.zeros(snapshot.delta.next_string, bool)
     for _ in marking_used(

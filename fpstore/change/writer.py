@@ -367,7 +367,7 @@ class StoreWriter:
                 self.under_way.run()
             except FpstoreError as error:
                 # a merge goes through the open folder
-                named_error = with_path(error, self._tracker.inside(), self.path)
+                named_error = with_path(error, self._tracker.path_inside(), self.path)
                 self._note_outcome(named_error)
                 raise named_error from error
             except Exception as error:

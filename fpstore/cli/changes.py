@@ -171,7 +171,7 @@ def insert(args: Arguments) -> int:
     ):
         chunks: Iterator[Any] = iter(source)
         if kind == ROWS or (kind == FINGERPRINTS and args.unmatched):
-            chunks = _placed_batches(args, source, counts)
+            chunks = _numbered_batches(args, source, counts)
         # before the store is opened: an input that is wrong from the start changes nothing
         first = list(islice(chunks, 1))
         with open_store(args.store, "r+", sync=args.sync, merge_at=args.merge_at) as opened:
@@ -257,11 +257,11 @@ def _source(args: Arguments, store: Store) -> tuple[Any, str, Notices]:
     return source, kind, notices
 
 
-def _placed_batches(args: Arguments, source: Any, counts: _Counts) -> Iterator[QueryBatch]:
+def _numbered_batches(args: Arguments, source: Any, counts: _Counts) -> Iterator[QueryBatch]:
     """Yield chunks with the places of their rows, and with the rows that are left out."""
     first = source.next_row
     has_json = args.unmatched and _has_json(args)
-    for (rows, ids), places, end, left_out in source.placed(
+    for (rows, ids), places, end, left_out in source.numbered_chunks(
         leave_out_wrong=has_json and source.unbuffered
     ):
         counts.wrong += [row for row in left_out if row.error]

@@ -33,7 +33,7 @@ from fpstore.errors import InputError, counted
 from fpstore.io import Chunk, open_writer
 from fpstore.io.check import parse_integer_id
 from fpstore.io.digits import Digits, check_signed, read_digits
-from fpstore.io.files import InputFile, located, storage_errors
+from fpstore.io.files import InputFile, error_location, storage_errors
 from fpstore.io.reader import check_format
 from fpstore.io.source import format_by_name
 from fpstore.query.matches import Matches
@@ -366,7 +366,7 @@ def _queries(args: Arguments, store: Store) -> _Queries:
         )
         placed = (
             QueryBatch(chunk[0], None if reader.row_numbers else chunk[1], places)
-            for chunk, places, *_ in reader.placed()
+            for chunk, places, *_ in reader.numbered_chunks()
         )
         return _Queries(kind, placed, notices)
     if len(words) or not args.input:
@@ -482,7 +482,7 @@ def read_ids(of_strings: bool, words: Sequence[str], inputs: Sequence[str] = ())
             ids += filter(None, lines)
             continue
         for number, line in enumerate(lines, 1):
-            with located(file.name, number):
+            with error_location(file.name, number):
                 ids += [parse_integer_id(line.strip(), plain=False)] if line else []
     return ids
 

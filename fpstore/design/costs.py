@@ -101,12 +101,12 @@ PAGE_SHARE = 1 + 8 / _kernel.PAGE_BYTES  # with the checksums of the pages
 LINE_TAGS = 32  # tags in a cache line
 
 
-def priced(amounts: Iterable[float], prices: Iterable[float]) -> float:
+def estimated_time(amounts: Iterable[float], prices: Iterable[float]) -> float:
     """Return the estimated time of some work on one thread, tables in memory."""
     return sum(amount * price for amount, price in zip(amounts, prices, strict=True))
 
 
-def weighted(time: float, size: float) -> float:
+def time_space_cost(time: float, size: float) -> float:
     """Return time x bytes^e: twice the bytes weigh SPEED_FOR_TWICE_THE_BYTES times the time."""
     return time * float(size ** log2(SPEED_FOR_TWICE_THE_BYTES))
 
@@ -292,11 +292,11 @@ def column_batch_nanoseconds(work: ColumnWork, design: Design, queries: int) -> 
     Queries share buckets: with d queries per bucket, (1 - exp(-d)) / d buckets are read for each.
     """
     if queries < _kernel.ORDERED_QUERIES:  # smaller batches keep their order
-        return priced(work, COLUMN_NANOSECONDS)
+        return estimated_time(work, COLUMN_NANOSECONDS)
     per_bucket = queries / 2.0 ** max(table.prefix_bits for _, table in design.ring)
     read = -expm1(-per_bucket) / per_bucket
     shared = work._replace(misses=read * work.misses, lines=read * work.lines)
-    return priced(shared, COLUMN_NANOSECONDS) + CACHED_LINE * ((1 - read) * work.lines)
+    return estimated_time(shared, COLUMN_NANOSECONDS) + CACHED_LINE * ((1 - read) * work.lines)
 
 
 def bucket_bits(block_count: int, width: int, fingerprint_count: int) -> list[int]:

@@ -29,11 +29,11 @@ from fpstore.design.costs import (
     column_batch_nanoseconds,
     column_bytes,
     column_work,
+    estimated_time,
     filter_nanoseconds,
     mean_nanoseconds,
-    priced,
     scan_nanoseconds,
-    weighted,
+    time_space_cost,
 )
 from fpstore.design.families import Design
 from fpstore.design.filters import FilterShape, filter_shapes
@@ -316,7 +316,7 @@ class _BlockModel:
                 total += lookup.variant_count * filter_nanoseconds(self._filter_bytes)
             if opened:
                 work = block_work(self._n, self._per_block, entries / passing, queries * opened)
-                total += opened * priced(work, NANOSECONDS[self._blocks.codec])
+                total += opened * estimated_time(work, NANOSECONDS[self._blocks.codec])
         return total
 
     def costs(self) -> _Costs:
@@ -351,7 +351,9 @@ def planned_filters(design: Design, fingerprint_count: int, blocks: Blocks) -> S
 
     def cost(shapes: Shapes) -> float:
         costs = _BlockModel(design, fingerprint_count, blocks, shapes).costs()
-        return weighted(mean_nanoseconds(costs.nanoseconds, costs.single_nanoseconds), costs.bytes)
+        return time_space_cost(
+            mean_nanoseconds(costs.nanoseconds, costs.single_nanoseconds), costs.bytes
+        )
 
     return shapes if cost(shapes) < cost(NO_FILTERS) else NO_FILTERS
 
@@ -366,7 +368,7 @@ def _ring_costs(candidate: Design, n: int, sample: Sample | None) -> _Costs:
         + (work.copies + work.rows)
     )
     tables_bytes = sum(column_bytes(table, n) for table in candidate.tables)
-    time = priced(work, COLUMN_NANOSECONDS)
+    time = estimated_time(work, COLUMN_NANOSECONDS)
     return _Costs(tables_bytes, int(work.lookups), work.candidates, time, time, reads)
 
 

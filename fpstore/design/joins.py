@@ -159,7 +159,7 @@ def dealt_design(
 
     All blocks then separate rows about equally well.
     """
-    even_bits = sample.by_evenness(range(design.width.bits) if bits is None else bits)
+    even_bits = sample.most_even_first(range(design.width.bits) if bits is None else bits)
     blocks = len(design.tables)
     length = len(even_bits) // blocks
     bucket = min(design.tables[0].prefix_bits, length)
@@ -167,7 +167,7 @@ def dealt_design(
     if blocks > 1 and bucket:
         exchange(cut, bucket, max(*spread(blocks, design.radius), 1), sample)
     tables = _tables(
-        [sample.by_evenness(block) for block in cut.tolist()],
+        [sample.most_even_first(block) for block in cut.tolist()],
         bucket,
         design.radius,
         design.width.bits,
@@ -266,7 +266,7 @@ def plan_join(
     of them, and differ in ``bits``, by default in all.
     """
 
-    def priced(
+    def with_times(
         plans: Iterable[JoinDesign], sample: Sample | None
     ) -> list[tuple[float, JoinDesign]]:
         return sorted(
@@ -277,19 +277,19 @@ def plan_join(
             key=itemgetter(0),
         )
 
-    plans = priced(designs(count, radius, width, bits), None)
+    plans = with_times(designs(count, radius, width, bits), None)
     if sample is None or not sample.skewed:
         return plans[0][1]
-    even_bits = sample.by_evenness(range(width) if bits is None else bits)
+    even_bits = sample.most_even_first(range(width) if bits is None else bits)
     best = [design for _, design in plans[:SAMPLED_PLANS]]
-    sampled = priced([*best, scan_design(radius, width, even_bits)], sample)
+    sampled = with_times([*best, scan_design(radius, width, even_bits)], sample)
     least, first = sampled[0]
     near = _near(first, sample) * count
     near_time = work_nanoseconds(JoinWork(0, 0, near, near), count, queries)
     saved = least - plans[0][0] - near_time  # at most
     if saved > DEALING_NANOSECONDS:
         dealable = [design for design in best if design.tables[0].prefix_bits][:DEALT_PLANS]
-        sampled += priced([dealt_design(design, sample, bits) for design in dealable], sample)
+        sampled += with_times([dealt_design(design, sample, bits) for design in dealable], sample)
     return min(sampled, key=itemgetter(0))[1]
 
 

@@ -23,7 +23,7 @@ from fpstore.design.blocks import (
     check_blocks,
     default_block_bytes,
 )
-from fpstore.design.costs import bucket_bits, weighted
+from fpstore.design.costs import bucket_bits, time_space_cost
 from fpstore.design.dealing import deal
 from fpstore.design.estimates import Plan, Requirements, estimate
 from fpstore.design.families import MANKU, SCAN, Design, check_radius, design, lookup_radius
@@ -312,7 +312,7 @@ def weighted_cost(p: Plan, storage: str = "hot") -> float:
 
     Twice the bytes weigh as much as three times the time.
     """
-    return weighted(cost(p, storage), p.bytes_per_fingerprint)
+    return time_space_cost(cost(p, storage), p.bytes_per_fingerprint)
 
 
 def best_plan(plans: Sequence[Plan], storage: str = "hot") -> Plan:

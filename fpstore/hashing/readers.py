@@ -37,7 +37,7 @@ from fpstore.hashing.fields import TextColumns, column_fingerprinter
 from fpstore.hashing.html import MainText, page_fingerprinter
 from fpstore.hashing.image import ImageHash, Rejection
 from fpstore.hashing.vector_base import Block, VectorFingerprinter
-from fpstore.io.files import check_paths, located
+from fpstore.io.files import check_paths, error_location
 from fpstore.io.reader import CHUNK_ROWS, MOST_CHUNK_ROWS, Reader, open_vectors
 from fpstore.io.source import Batch, IdRule, IdType, Projection, RowSource, select_ids
 
@@ -671,12 +671,12 @@ class VectorReader(HashingReader):
 
     def _read(self, source: RowSource, projection: Projection, rule: IdRule) -> Iterator[Batch]:
         done, (name,) = 0, source.names
-        with located(name):
+        with error_location(name):
             rule.expect(projection.id is not None)
         for batch in source.batches(projection, rule):
             assert batch.vectors is not None
             for block in self._blocks(name, batch.vectors, done):
-                with located(name):
+                with error_location(name):
                     rows, known, _ = self.fingerprinter.hashed(block)
                 for place in np.flatnonzero(~known).tolist():
                     self.left_out["zero"] += 1
@@ -691,7 +691,7 @@ class VectorReader(HashingReader):
             self._done += len(batch.vectors)
 
     def _blocks(self, name: str, vectors: Array, done: int) -> Iterator[Block]:
-        with located(name):
+        with error_location(name):
             yield from self.fingerprinter.blocks(vectors, done)
 
 
@@ -706,7 +706,7 @@ def _vector_fingerprinter(
     if not callable(fingerprinter):
         raise _not_fingerprinter(fingerprinter)
     batch = next(first.batches(replace(first.resolved(projection), id=None)), None)
-    with located(first.label):
+    with error_location(first.label):
         if batch is None or batch.vectors is None:
             raise InputError("no vectors, which would give the dimension")
         result: object = fingerprinter(batch.vectors.shape[1])

@@ -16,7 +16,7 @@ from typing import Any
 from fpstore.base.arguments import check_choice, check_path, printable
 from fpstore.base.keywords import keyword
 from fpstore.base.width import WORD_BITS
-from fpstore.errors import FormatVersionError, InputError, MissingExtraError, cut, show
+from fpstore.errors import FormatVersionError, InputError, MissingExtraError, shortened, show
 from fpstore.hashing.base import Fingerprinter, Hasher
 from fpstore.hashing.codes import BitSample, Unary
 from fpstore.hashing.features import IN_KERNEL
@@ -159,10 +159,12 @@ def readable_description(description: Mapping[str, Any]) -> str:
     """Return a description as a sentence, also of an unknown fingerprinter; long values are cut."""
     parameters, shown = description.get("parameters", {}), []
     if not isinstance(parameters, Mapping):
-        return f"{description['name']} {description.get('version', '')} ({cut(str(parameters))})"
+        return (
+            f"{description['name']} {description.get('version', '')} ({shortened(str(parameters))})"
+        )
     for name, value in parameters.items():
         nested = isinstance(value, Mapping) and "name" in value
-        shown.append(f"{name}={readable_description(value) if nested else cut(str(value))}")
+        shown.append(f"{name}={readable_description(value) if nested else shortened(str(value))}")
     return f"{description['name']} {description.get('version', '')} ({', '.join(shown)})"
 
 

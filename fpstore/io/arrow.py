@@ -18,7 +18,7 @@ from fpstore.base.width import WIDTHS, Width
 from fpstore.errors import InputError
 from fpstore.io.check import first_too_large, rows_of_array, unsigned
 from fpstore.io.digits import too_large, wrong_width
-from fpstore.io.files import at, located
+from fpstore.io.files import error_location, input_error
 from fpstore.io.packages import import_package
 from fpstore.io.source import (
     Batch,
@@ -126,7 +126,7 @@ def unified_schema(schemas: Sequence[Any], names: Sequence[str]) -> Any:
     for name in dict.fromkeys(name for schema in schemas for name in schema.names):
         places = [place for place, schema in enumerate(schemas) if name in schema.names]
         for place in places:
-            with located(names[place]):
+            with error_location(names[place]):
                 find_column(schemas[place], name)
         columns = [schemas[place].field(name) for place in places]
         common = common_type(field.type for field in columns)
@@ -153,7 +153,7 @@ def disagreement(name: str, column_types: Sequence[Any], names: Sequence[str]) -
         f"the column {name!r} is {column_types[place]} here, and {column_types[first]} in "
         f"{names[first]}"
     )
-    return at(names[place], None, f"{message}: make them alike, or leave the column out")
+    return input_error(names[place], None, f"{message}: make them alike, or leave the column out")
 
 
 def aligned(batch: Any, schema: Any) -> Any:
@@ -329,7 +329,7 @@ class ArrowColumns:
         places = np.flatnonzero(known)
 
         def wrong(place: int, message: str) -> InputError:
-            return at(name, None, f"row {done + int(places[place]) + 1}: {message}")
+            return input_error(name, None, f"row {done + int(places[place]) + 1}: {message}")
 
         if not known.all():
             batch = flagged_rows(batch, known)
@@ -351,7 +351,7 @@ class ArrowColumns:
             deciding = None if "id" in self._null_types else rule
             rows = rows._replace(ids=_ids(column, deciding, wrong))
         if projection.vector is not None:
-            with located(name):
+            with error_location(name):
                 vectors = array_of_lists(batch.column(projection.vector), done)
             rows = rows._replace(vectors=vectors)
         if projection.score is not None:

@@ -14,7 +14,7 @@ from fpstore.base.width import WIDTH_64, Width
 from fpstore.errors import InputError, show
 from fpstore.io.check import dtype_problem, rows_of_array
 from fpstore.io.digits import wrong_width
-from fpstore.io.files import at, located, storage_errors
+from fpstore.io.files import error_location, input_error, storage_errors
 from fpstore.io.sink import Encoder, Sink
 from fpstore.io.source import Batch, IdRule, Projection, RowFiles
 
@@ -30,7 +30,7 @@ class NpyRows(RowFiles):
         super().__init__([path])
         (self.file,), (self.name,) = self.files, self.names
         if self.file.size is None:
-            raise at(
+            raise input_error(
                 self.name,
                 None,
                 "a .npy input must be a regular file (for a stream use format='u64')",
@@ -46,15 +46,15 @@ class NpyRows(RowFiles):
         InputError for an array of another type or shape.
         """
         if projection.vector is not None and projection.names_columns:
-            raise at(
+            raise input_error(
                 self.name,
                 None,
                 "a .npy file has no columns: leave out the names of fields, or write Parquet",
             )
         if projection.id is not None and not projection.optional_id:
-            raise at(self.name, None, f"a .npy file has no column {show(projection.id)}")
+            raise input_error(self.name, None, f"a .npy file has no column {show(projection.id)}")
         if projection.vector is not None and len(self._shape) != 2:
-            raise at(
+            raise input_error(
                 self.name,
                 None,
                 f"an array of shape {self._shape}: vectors are rows of an array of two dimensions",
@@ -68,7 +68,7 @@ class NpyRows(RowFiles):
         if problem:
             if dtype.kind == "i" and width.words == 1 and not projection.signed:
                 problem += f", or read the file with {keyword('signed', True)}"
-            raise at(self.name, None, problem)
+            raise input_error(self.name, None, problem)
         return replace(projection, id=None, optional_id=False)
 
     def _mapped(self) -> npt.NDArray[Any]:
@@ -78,11 +78,11 @@ class NpyRows(RowFiles):
                 with np.errstate(over="raise"):  # the number of bytes of a damaged shape
                     mapped: npt.NDArray[Any] = np.lib.format.open_memmap(self.file.path, mode="r")
             except ArithmeticError:
-                raise at(self.name, None, f"not a readable .npy file: {shorter}") from None
+                raise input_error(self.name, None, f"not a readable .npy file: {shorter}") from None
             except (ValueError, EOFError, SyntaxError, TypeError) as error:
                 reason = (str(error) or "no header").splitlines()[0]
                 reason = reason.replace("mmap length is greater than file size", shorter)
-                raise at(self.name, None, f"not a readable .npy file: {reason}") from None
+                raise input_error(self.name, None, f"not a readable .npy file: {reason}") from None
             return mapped
 
     def batches(
@@ -103,7 +103,7 @@ class NpyRows(RowFiles):
             if projection.vector is not None:
                 yield Batch(vectors=part)
                 continue
-            with located(self.name):
+            with error_location(self.name):
                 rows = rows_of_array(part, projection.width, start, projection.signed)
             yield Batch(rows)
 
@@ -123,9 +123,11 @@ class RawRows(RowFiles):
         """Return the columns without ids, which there are none of; InputError for another width."""
         bits = 8 * self._bytes
         if projection.id is not None and not projection.optional_id:
-            raise at(self.name, None, f"a .u{bits} file has no column {show(projection.id)}")
+            raise input_error(
+                self.name, None, f"a .u{bits} file has no column {show(projection.id)}"
+            )
         if bits != projection.width.bits:
-            raise at(
+            raise input_error(
                 self.name, None, wrong_width("fingerprints", bits, f" (.u{bits})", projection.width)
             )
         return replace(projection, id=None, optional_id=False)
@@ -148,7 +150,7 @@ class RawRows(RowFiles):
                 f"truncated: {size % self._bytes} bytes are left over, uint{8 * self._bytes} "
                 f"takes {self._bytes}"
             )
-            raise at(self.name, None, message)
+            raise input_error(self.name, None, message)
 
     def _read(self, stream: BinaryIO) -> bytes:
         with storage_errors(self.name):

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from fpstore.base.keywords import keyword
 from fpstore.errors import InputError, show
 from fpstore.io.digits import is_like_fingerprint, parse_block
-from fpstore.io.files import at, located
+from fpstore.io.files import error_location, input_error
 from fpstore.io.lines import LineParser, Row
 from fpstore.io.source import Batch, IdRule, Projection, batch_of_values, column_problem
 
@@ -73,7 +73,7 @@ class DelimitedText(LineParser):
         if self._loose is None:
             self.header, self._cells = row, len(row.cells)
             return True
-        with located(self.name, row.line):
+        with error_location(self.name, row.line):
             return self._is_header_of_fingerprints(row.cells, self._loose)
 
     def _is_header_of_fingerprints(self, cells: Sequence[str], projection: Projection) -> bool:
@@ -111,7 +111,7 @@ class DelimitedText(LineParser):
                     if names[0].startswith("{")
                     else ""
                 )
-                raise at(self.name, None, problem + advice)
+                raise input_error(self.name, None, problem + advice)
             self._places[name] = names.index(name)
 
     def regular_block(
@@ -137,7 +137,9 @@ class DelimitedText(LineParser):
             rule.expect(ids is not None)
 
         def wrong(place: int, message: str) -> InputError:
-            return at(self.name, next(islice(self.rows(block, first), place, None)).line, message)
+            return input_error(
+                self.name, next(islice(self.rows(block, first), place, None)).line, message
+            )
 
         return Batch(fingerprints, ids, wrong=wrong)
 
@@ -237,7 +239,9 @@ class DelimitedText(LineParser):
                 pieces.append(block[:start])
                 piece_bytes += start
                 if piece_bytes > self.limit.bytes:
-                    raise at(self.name, first_line, f"a row {self.limit}; is a quote not closed?")
+                    raise input_error(
+                        self.name, first_line, f"a row {self.limit}; is a quote not closed?"
+                    )
                 if not row_end:
                     continue
                 yield b"".join(pieces), first_line
@@ -303,7 +307,7 @@ class DelimitedText(LineParser):
             yield Row(first + start, b"\n".join(lines[start:stop]), cells)
 
     def _not_csv(self, reason: str, text: bytes, line: int) -> InputError:
-        return at(
+        return input_error(
             self.name,
             line,
             f"not valid CSV: {reason} in {show(text.decode('utf-8', 'backslashreplace'))}",
@@ -314,7 +318,7 @@ class DelimitedText(LineParser):
             return text.decode("utf-8", "surrogateescape" if self._loose else "strict")
         except UnicodeDecodeError:
             shown = show(text.decode("utf-8", "backslashreplace"))
-            raise at(
+            raise input_error(
                 self.name, line, f"not valid UTF-8: {shown}; {keyword('encoding')} names another"
             ) from None
 

@@ -223,7 +223,7 @@ def parse_block(
         ids = _integers(block, cuts + 1, ends, plain)
     else:
         with suppress(UnicodeDecodeError):
-            return fingerprints, StringColumn.cut(
+            return fingerprints, StringColumn.of_spans(
                 block, (cuts + 1).astype(np.uint64), ends.astype(np.uint64)
             )
         return None

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from fpstore.base.keywords import keyword
 from fpstore.errors import InputError, show
-from fpstore.io.files import at
+from fpstore.io.files import input_error
 
 UTF8 = "utf-8"
 #: Byte order marks; the mark of UTF-32 comes first, because it begins with the mark of UTF-16.
@@ -141,7 +141,7 @@ def transcoded(
             try:
                 out = decoder.decode(data, final=not data).encode(UTF8)
             except UnicodeError as error:
-                raise at(
+                raise input_error(
                     name,
                     None,
                     f"not valid {source_encoding}: {error}; name another {keyword('encoding')}",

@@ -42,19 +42,19 @@ _FED_BYTES = {"gzip": 1 << 14, "zstandard": 1 << 10, "bzip2": 1 << 16, "xz": 1 <
 _UNPACKED_BYTES = {"bzip2": 1 << 20, "xz": 1 << 20}
 
 
-def at(name: str, line: int | None, message: str) -> InputError:
+def input_error(name: str, line: int | None, message: str) -> InputError:
     """Return the error for one line of an input, or for the input as a whole."""
     where = name if line is None else f"{name}:{line}"
     return InputError(f"{where}: {message}", path=name, line=line)
 
 
 @contextmanager
-def located(name: str, line: int | None = None) -> Iterator[None]:
+def error_location(name: str, line: int | None = None) -> Iterator[None]:
     """Put ``name:line:`` in front of the message of an `InputError` from inside."""
     try:
         yield
     except InputError as error:
-        raise at(name, line, str(error)) from None
+        raise input_error(name, line, str(error)) from None
 
 
 def check_paths(
@@ -236,7 +236,7 @@ def reading(
         return data
 
     if kind is None and named_packing is not None:
-        raise at(
+        raise input_error(
             name,
             None,
             f"its extension says {named_packing}, but its first bytes do not: rename it, or fetch "
@@ -282,7 +282,9 @@ def _unpacking(raw: Read, name: str, kind: str) -> Read:
 
     def unpack(size: int) -> None:
         nonlocal frame, packed
-        while len(ready) < size and (holds_more() or (packed := packed or raw(_FED_BYTES[kind]))):
+        while len(ready) < size and (
+            has_unread_bytes() or (packed := packed or raw(_FED_BYTES[kind]))
+        ):
             # zero bytes may fill up a block behind a frame
             if frame is None and kind in ("gzip", "xz") and not (packed := packed.lstrip(b"\0")):
                 continue
@@ -297,12 +299,12 @@ def _unpacking(raw: Read, name: str, kind: str) -> Read:
         if frame is not None and len(ready) < size:
             raise damaged("it ends within a frame")
 
-    def holds_more() -> bool:
+    def has_unread_bytes() -> bool:
         """Whether the frame has taken bytes of which it has not returned all."""
         return frame is not None and bool(most) and not frame.needs_input
 
     def damaged(reason: object) -> InputError:
-        return at(
+        return input_error(
             name,
             None,
             f"damaged {kind} file ({' '.join(str(reason).split())}): fetch or compress it again",

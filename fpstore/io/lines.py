@@ -26,7 +26,7 @@ from fpstore.base.keywords import keyword
 from fpstore.base.resources import parse_memory
 from fpstore.errors import InputError, show
 from fpstore.io.encodings import transcoded
-from fpstore.io.files import InputFile, at, located, storage_errors, unpacked
+from fpstore.io.files import InputFile, error_location, input_error, storage_errors, unpacked
 from fpstore.io.sink import Complete, Sink
 from fpstore.io.source import (
     Batch,
@@ -134,7 +134,7 @@ class LineParser(ABC):
 
     def wrong(self, lines: Sequence[int]) -> Wrong:
         """Return what makes the errors of rows that begin in some lines."""
-        return lambda place, message: at(self.name, lines[place], message)
+        return lambda place, message: input_error(self.name, lines[place], message)
 
 
 class LineRows(RowFiles):
@@ -250,7 +250,7 @@ class LineRows(RowFiles):
     def output_line(self, parser: LineParser, row: Row) -> bytes:
         """Return a row as it stands in one file of all rows, with the end of its line."""
         is_same = parser.header is None or parser.header.cells == self.columns
-        with located(parser.name, row.line):
+        with error_location(parser.name, row.line):
             return (row.raw if is_same else parser.line_for_header(row, self.columns)) + b"\n"
 
     def copy(
@@ -408,7 +408,7 @@ def line_blocks(
                 piece_bytes += len(data)
                 if piece_bytes > limit.bytes:
                     whole = _whole_json(pieces[0]) if line == 1 else None
-                    raise at(file.name, line, whole or f"line {limit}; not text?")
+                    raise input_error(file.name, line, whole or f"line {limit}; not text?")
                 continue
             block = b"".join([*pieces, data[:end]])
             if not data and block:
@@ -487,7 +487,7 @@ class JsonLines(LineParser):
                 objects.append(_object(row.raw, exactly=projection.score is not None))
             except InputError as error:
                 whole = None if objects or self._began else _whole_json(row.raw)
-                raise at(self.name, row.line, whole or str(error)) from None
+                raise input_error(self.name, row.line, whole or str(error)) from None
         return self._batch(objects, [row.line for row in rows], projection, rule)
 
     def fields(self, row: Row) -> dict[str, Any]:

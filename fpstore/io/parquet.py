@@ -33,7 +33,7 @@ from fpstore.io.arrow import (
     without_views,
     writable,
 )
-from fpstore.io.files import at, located
+from fpstore.io.files import error_location, input_error
 from fpstore.io.sink import Complete, Encoder, Sink
 from fpstore.io.source import (
     PART_BYTES,
@@ -129,7 +129,7 @@ class ParquetRows(RowFiles):
         makers: list[Any] = []
         for file in self.files:
             if file.size is None:
-                raise at(
+                raise input_error(
                     file.name,
                     None,
                     "a Parquet input must be a regular file, because it is read from its end",
@@ -241,7 +241,7 @@ class ParquetRows(RowFiles):
         columns, readers = dict[str, ArrowColumns](), dict[int, ArrowColumns]()
         for name, schema in zip(self.names, self.schemas, strict=True):
             if id(schema) not in readers:
-                with located(name):
+                with error_location(name):
                     readers[id(schema)] = ArrowColumns(
                         promoted_schema(without_views(schema), promoted), projection
                     )
@@ -249,7 +249,7 @@ class ParquetRows(RowFiles):
         return columns, promoted
 
     def _type_in(self, place: int, column: str) -> Any:
-        with located(self.names[place]):
+        with error_location(self.names[place]):
             return find_column(self.schemas[place], column)
 
     def record_batches(
@@ -432,7 +432,7 @@ def parquet_errors(arrow: Any, name: str) -> Iterator[None]:
         if isinstance(error, OSError) and error.errno is not None:
             raise refused(name, error) from error
         reason = (str(error).splitlines() or ["no reason given"])[0]
-        raise at(name, None, f"not a readable Parquet file: {reason}") from error
+        raise input_error(name, None, f"not a readable Parquet file: {reason}") from error
 
 
 class RowGroups:

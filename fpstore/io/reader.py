@@ -19,7 +19,14 @@ from fpstore.io.binary import RAW_BITS, NpyRows, RawRows
 from fpstore.io.check import is_plain_integer
 from fpstore.io.delimited import DelimitedText, Dialect
 from fpstore.io.digits import check_signed
-from fpstore.io.files import InputFile, at, check_paths, inner_name, located, storage_errors
+from fpstore.io.files import (
+    InputFile,
+    check_paths,
+    error_location,
+    inner_name,
+    input_error,
+    storage_errors,
+)
 from fpstore.io.lines import JsonLines, LineRows
 from fpstore.io.parquet import ParquetRows
 from fpstore.io.source import (
@@ -43,7 +50,7 @@ CHUNK_ROWS, CHUNK_BYTES = 1 << 18, 1 << 22
 MOST_CHUNK_ROWS = 1 << 30
 
 
-class PlacedChunk(NamedTuple):
+class NumberedChunk(NamedTuple):
     """A chunk, with the numbers of its rows in the input.
 
     ``end`` is the number of the next row behind them and behind the rows ``left_out``. The id of a
@@ -56,7 +63,7 @@ class PlacedChunk(NamedTuple):
     left_out: list[OmittedRow]
 
 
-class _PlacedRows(NamedTuple):
+class _NumberedRows(NamedTuple):
     places: list[Words]
     left_out: list[OmittedRow]
 
@@ -92,7 +99,7 @@ class Reader:
         self.width = projection.width.bits
         self.rows = _total(source.rows for source in sources)
         self._done = 0  # rows of all sources
-        self._placed: _PlacedRows | None = None  # while `placed` reads
+        self._row_numbers: _NumberedRows | None = None  # while `numbered_chunks` reads
         makers = [getattr(source, "fingerprinter", None) for source in sources]
         self.fingerprinter: Any = (
             makers[0] if makers and makers.count(makers[0]) == len(makers) else None
@@ -148,17 +155,17 @@ class Reader:
         """The number of the row after those read so far, with those that are left out."""
         return self._done
 
-    def placed(self, leave_out_wrong: bool = False) -> Iterator[PlacedChunk]:
+    def numbered_chunks(self, leave_out_wrong: bool = False) -> Iterator[NumberedChunk]:
         """Yield chunks with the numbers of their rows in the input, and the rows that are left out.
 
         With ``leave_out_wrong``, a row that is wrong is left out; otherwise it is an error.
         """
         for source in self._sources:
             source.leave_out_wrong(leave_out_wrong)
-        return self._placed_chunks()
+        return self._numbered_chunks()
 
-    def _placed_chunks(self) -> Iterator[PlacedChunk]:
-        noted = self._placed = _PlacedRows([], [])
+    def _numbered_chunks(self) -> Iterator[NumberedChunk]:
+        noted = self._row_numbers = _NumberedRows([], [])
         later_places, left_out, end = np.empty(0, np.uint64), list[OmittedRow](), self.next_row
         try:
             for chunk in self:
@@ -168,25 +175,25 @@ class Reader:
                 noted.left_out.clear()
                 chunk_places, later_places = np.split(places, [len(chunk.fingerprints)])
                 end = int(later_places[0]) if len(later_places) else self.next_row
-                yield PlacedChunk(
+                yield NumberedChunk(
                     chunk, chunk_places, end, [row for row in left_out if row.place < end]
                 )
                 left_out = [row for row in left_out if row.place >= end]
             left_out += noted.left_out
             if end < self.next_row:
                 nothing = Chunk(self._width.to_array(self._width.empty(0)), None)
-                yield PlacedChunk(nothing, np.empty(0, np.uint64), self.next_row, left_out)
+                yield NumberedChunk(nothing, np.empty(0, np.uint64), self.next_row, left_out)
         finally:
-            self._placed = None
+            self._row_numbers = None
 
     def _note_places(self, batch: Batch) -> None:
         """Note which rows of a batch have a fingerprint and which are left out, and count all."""
         first = self.next_row
-        if self._placed is not None:
-            self._placed.places.append(
+        if self._row_numbers is not None:
+            self._row_numbers.places.append(
                 np.flatnonzero(batch.flags).astype(np.uint64) + np.uint64(first)
             )
-            self._placed.left_out.extend(
+            self._row_numbers.left_out.extend(
                 row._replace(place=first + row.place) for row in batch.left_out
             )
         self._done += len(batch.fingerprints if batch.known is None else batch.known)
@@ -196,7 +203,7 @@ class Reader:
         self._rule, self._done = IdRule(self._id_type), 0
         for source in self._sources:
             source.bytes_done = 0
-        return cut_batches(self._settled(self._rule), self._chunk_rows, self.unbuffered)
+        return cut_batches(self._with_final_ids(self._rule), self._chunk_rows, self.unbuffered)
 
     def of_width(self, width: Width) -> Iterator[Batch]:
         """Yield :meth:`columns`; InputError if the reader was opened for another width."""
@@ -213,12 +220,12 @@ class Reader:
     def _read(self, source: RowSource, projection: Projection, rule: IdRule) -> Iterator[Batch]:
         for batch in source.batches(projection, rule):
             if not projection.optional_id and len(batch.fingerprints):
-                with located(source.label):
+                with error_location(source.label):
                     rule.expect(projection.id is not None)
             self._note_places(batch)
             yield batch
 
-    def _settled(self, rule: IdRule) -> Iterator[Batch]:
+    def _with_final_ids(self, rule: IdRule) -> Iterator[Batch]:
         """Yield batches with ids of their final type.
 
         Textual ids are held back until there is a chunk of them.
@@ -350,7 +357,7 @@ def input_format(
         raise StorageError(f"{printable(os.fspath(path))}: no such file or folder", path=path)
     inner_format = check_format(inner, None, formats)
     if inner_format not in LINE_FORMATS and inner.name != Path(path).name:
-        raise at(
+        raise input_error(
             printable(os.fspath(path)),
             None,
             f"a compressed .{inner_format} file cannot be read: decompress it first",
@@ -547,9 +554,11 @@ def open_vectors(path: str | os.PathLike[str], rows: int) -> NpyRows | ParquetRo
     file = InputFile(path)
     suffix = Path(file.path).suffix.lower()
     if file.size is None:
-        raise at(file.name, None, "vectors are read from a regular file: write them to one first")
+        raise input_error(
+            file.name, None, "vectors are read from a regular file: write them to one first"
+        )
     if suffix not in (".npy", ".parquet"):
-        raise at(
+        raise input_error(
             file.name,
             None,
             "vectors are read from files named *.npy or *.parquet: save them as one of these",

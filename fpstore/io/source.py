@@ -19,7 +19,7 @@ from fpstore.base.aliases import Flags, Progress, Words
 from fpstore.base.keywords import keyword
 from fpstore.base.strings import StringColumn
 from fpstore.base.width import WIDTH_64, Width
-from fpstore.errors import InputError, counted, cut, show
+from fpstore.errors import InputError, counted, shortened, show
 from fpstore.io.check import (
     check_fingerprint,
     check_fingerprints,
@@ -36,7 +36,7 @@ from fpstore.io.digits import (
     signed_bits,
 )
 from fpstore.io.encodings import check_encoding
-from fpstore.io.files import FileState, InputFile, at
+from fpstore.io.files import FileState, InputFile, input_error
 from fpstore.io.scores import rows_of_keys, score_key
 from fpstore.io.sink import Complete
 
@@ -143,7 +143,7 @@ def column_problem(name: str, names: Sequence[str]) -> str:
     return (
         ""
         if count == 1
-        else f"{noun} named {name!r} (columns here: {', '.join(map(cut, names[:8]))})"
+        else f"{noun} named {name!r} (columns here: {', '.join(map(shortened, names[:8]))})"
     )
 
 
@@ -418,7 +418,7 @@ class RowFiles(RowSource):
         self.files = [InputFile(path) for path in paths]
         for file in self.files:
             if again and file.size is None:
-                raise at(
+                raise input_error(
                     file.name, None, "must be a regular file, because it is read more than once"
                 )
         self.names, self.paths = (
@@ -439,7 +439,7 @@ class RowFiles(RowSource):
         """Raise InputError if a file is not the one that was there at first."""
         for file, path, before in zip(self.files, self.paths, self._states, strict=True):
             if FileState.of(path) != before:
-                raise at(file.name, None, "changed while it was read")
+                raise input_error(file.name, None, "changed while it was read")
 
 
 class Skip:

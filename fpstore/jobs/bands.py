@@ -90,7 +90,7 @@ class Groups(NamedTuple):
         """For each member, the place of the first member of its group."""
         return self.lims[list_numbers(self.lims)]
 
-    def across(self, sets: _kernel.Sets) -> Groups:
+    def in_several_sets(self, sets: _kernel.Sets) -> Groups:
         """Return the groups whose members are in several sets."""
         owners, roots = list_numbers(self.lims), sets.least(self.members)
         mixed = np.zeros(len(self.lims) - 1, bool)
@@ -120,7 +120,7 @@ def connected_by_bands(
         resources.report("searching bands", band, keys.bands)
         rows = _searched(keys.column(band), firsts, searched)
         for groups in _groups(rows, len(fingerprints), resources):
-            link(sets, fingerprints, groups.across(sets), radius, width, resources)
+            link(sets, fingerprints, groups.in_several_sets(sets), radius, width, resources)
     resources.report("searching bands", keys.bands, keys.bands)
     return sets.names()
 

@@ -20,7 +20,7 @@ from fpstore.errors import InputError
 from fpstore.hashing.corpora import corpus_paths, open_source
 from fpstore.io.arrow import find_column, import_pyarrow, kinds_of_numbers, plain_type
 from fpstore.io.binary import RAW_BITS, NpyRows, RawRows
-from fpstore.io.files import HiddenNames, at, inner_name, is_hidden
+from fpstore.io.files import HiddenNames, inner_name, input_error, is_hidden
 from fpstore.io.parquet import ParquetRows, parquet_errors, row_group_sizes
 from fpstore.io.reader import HEAD_BYTES, row_files
 from fpstore.io.shards import Shards, shard_places
@@ -341,7 +341,7 @@ def align_scores(projection: Projection, specs: Sequence[InputSpec]) -> Projecti
         kinds |= numbers
         kind = "a number" if numbers else str(column_type)
         if kind != "null" and kind != (first := first or kind):
-            raise at(
+            raise input_error(
                 spec.uri,
                 None,
                 f"the column {name!r} is {kind} here, and {first} in earlier files: make them "

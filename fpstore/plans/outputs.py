@@ -142,7 +142,7 @@ class Output:
             with _writing(place, name) as path:
                 write_list(path)
         for name in {str(PurePosixPath(name).parent): name for name in names}.values():
-            self.place.tidy(name)
+            self.place.remove_unfinished(name)
         if not self.is_file:
             self.place.replace(MANIFEST, _manifest(digest, True, **summary))
 

@@ -82,7 +82,7 @@ class Place(ABC):
         """Write a small file, also over an old one."""
 
     @abstractmethod
-    def tidy(self, name: str) -> None:
+    def remove_unfinished(self, name: str) -> None:
         """Remove what killed processes have left beside a file.
 
         No other machine may write there any more.
@@ -206,7 +206,7 @@ class DiskPlace(Place):
             _sync(folder / name)
             (folder / name).replace(self.path / name)
 
-    def tidy(self, name: str) -> None:
+    def remove_unfinished(self, name: str) -> None:
         """Remove the unfinished folders beside a file that no process holds."""
         remove_abandoned((self.path / name).parent, f"{UNFINISHED}*")
 
@@ -419,7 +419,7 @@ class StoredPlace(Place):
         with self._errors(name), self._system.open_output_stream(self._object_path(name)) as stream:
             stream.write(data)
 
-    def tidy(self, name: str) -> None:
+    def remove_unfinished(self, name: str) -> None:
         """Do nothing: unfinished objects have no name."""
 
     def remove(self) -> None:

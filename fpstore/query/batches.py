@@ -55,11 +55,11 @@ def run_batch(
     """
     calls = -(-len(queries) // at_once)
     if calls >= threads or design.ring:
-        return run(partial(work, threads=1), cut(queries, threads, at_once), threads)
-    return run(partial(work, threads=threads), cut(queries, 1, at_once), 1)
+        return run(partial(work, threads=1), split_queries(queries, threads, at_once), threads)
+    return run(partial(work, threads=threads), split_queries(queries, 1, at_once), 1)
 
 
-def cut(queries: Words, threads: int, at_once: int) -> list[Words]:
+def split_queries(queries: Words, threads: int, at_once: int) -> list[Words]:
     """Cut a batch evenly for the threads, into as few parts of at most ``at_once`` as possible."""
     count = max(-(-len(queries) // at_once), min(threads, len(queries) // SPLIT_QUERIES), 1)
     count = -(-count // threads) * threads if count > 1 else 1

@@ -31,13 +31,13 @@ from fpstore.query.batches import (
     Nearest,
     collect,
     concatenate,
-    cut,
     keep_nearest,
     no_matches,
     queries_at_once,
     run,
     run_batch,
     scan_table,
+    split_queries,
 )
 from fpstore.query.delta import ABSENT, PRESENT, Delta
 from fpstore.query.generation import Generation
@@ -197,7 +197,9 @@ class StoreSnapshot(Snapshot):
         if threads == 1:
             added = changes(queries, stop=stop)
         else:
-            added = concatenate(run(changes, cut(queries, threads, PROBE_QUERIES), threads))
+            added = concatenate(
+                run(changes, split_queries(queries, threads, PROBE_QUERIES), threads)
+            )
         return self._delta_kernel.combine(base, added, self.version)
 
     def probe_nearest(self, queries: Words, radius: int, threads: int, limit: int) -> Nearest:

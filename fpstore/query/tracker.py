@@ -83,7 +83,7 @@ class _OpenGeneration:
     place: int  # the end of the read part of the log
     end: int  # the word at END before the log was read
 
-    def read_on(self) -> _OpenGeneration:
+    def with_new_records(self) -> _OpenGeneration:
         """Return the generation with the new records of the log.
 
         After an error, a part of a record may have been applied.
@@ -121,7 +121,7 @@ class _NextGeneration:
         """Let a thread read the records that were added to the log."""
         opened = self._opened
         if opened is not None and not self._worker.is_alive() and opened.log.word != opened.end:
-            self._start(opened.read_on)
+            self._start(opened.with_new_records)
         self._questions += 1
         if self._questions % QUESTIONS_BETWEEN == 0 and self._worker.is_alive():
             time.sleep(YIELD_SECONDS)
@@ -264,7 +264,7 @@ class Tracker:
         try:
             updated = _OpenGeneration(
                 self.manifest, snapshot.generation, self.log, snapshot, self._place, end
-            ).read_on()
+            ).with_new_records()
             self._place = updated.place
             self._current = self.log.words, known_end, updated.snapshot
         except BaseException:
@@ -309,7 +309,9 @@ class Tracker:
         same = current if current is not None and current.record == manifest.generation else None
         try:
             self._take(
-                self._open_generation(manifest, same) if opened is None else opened.read_on()
+                self._open_generation(manifest, same)
+                if opened is None
+                else opened.with_new_records()
             )
         except BaseException:
             if opened is not None:
@@ -370,7 +372,7 @@ class Tracker:
         if not self.is_same():
             raise self._was_replaced()
 
-    def inside(self) -> Path:
+    def path_inside(self) -> Path:
         """Return a path that leads into the store that was opened, even if it was renamed.
 
         For creating and removing files.
@@ -389,7 +391,7 @@ class Tracker:
         except OSError:
             return False
 
-    def watched(self, snapshot: StoreSnapshot) -> dict[str, object]:
+    def log_stats(self, snapshot: StoreSnapshot) -> dict[str, object]:
         """Return the state of log and merges for ``stats``."""
         return {
             "log": {"bytes": self.log.file_bytes, "records": snapshot.record},

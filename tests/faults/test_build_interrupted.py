@@ -11,7 +11,7 @@ from small_stores import rows_in_order
 from speeds import crossed, slow
 
 import fpstore
-from fpstore.building.generation_writer import Work
+from fpstore.building.generation_writer import TrackedWork
 
 # --- Interruptions --------------------------------------------------------------------------------
 
@@ -38,7 +38,7 @@ def test_the_error_is_that_of_the_part_which_failed_even_if_it_ends_last():
 
     Another one is interrupted by that, and ends before it.
     """
-    work, interrupted = Work(None), threading.Event()
+    work, interrupted = TrackedWork(None), threading.Event()
 
     def fail():
         raise StopError
@@ -51,8 +51,12 @@ def test_the_error_is_that_of_the_part_which_failed_even_if_it_ends_last():
             interrupted.set()
 
     with pytest.raises(StopError):
-        work.share(
-            2, [lambda: work.share(2, [fail, lambda: interrupted.wait(60)]), wait_until_stopped]
+        work.run_in_threads(
+            2,
+            [
+                lambda: work.run_in_threads(2, [fail, lambda: interrupted.wait(60)]),
+                wait_until_stopped,
+            ],
         )
     assert interrupted.is_set()
 

@@ -255,7 +255,7 @@ def test_chunks_have_at_most_so_many_rows_in_order(tmp_path, threads, chunk_rows
         [path], SimHash(), text="text", threads=threads, chunk_rows=chunk_rows, first_row=10
     )
     kept = [row for row in range(200) if texts[row]]
-    placed = list(reader.placed())
+    placed = list(reader.numbered_chunks())
     assert [int(place) for part in placed for place in part.places] == [row + 10 for row in kept]
     chunks = [part.chunk for part in placed if len(part.places)]
     assert [int(i) for chunk in chunks for i in chunk.ids] == [row + 10 for row in kept]

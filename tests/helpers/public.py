@@ -38,7 +38,7 @@ INTERNAL = {
     "DedupSpec": ("can_verify", "grouping", "jaccard", "job"),
     "Design": ("from_json", "to_json"),
     "Fingerprinter": ("batches", "hashed", "empty_message"),
-    "HashingReader": ("columns", "placed"),
+    "HashingReader": ("columns", "numbered_chunks"),
     "Hits": ("batches", "hits_of_inputs", "in_memory", "without_rare_ngrams"),
     "HyperplaneHash": ("sides",),
     "ImageHash": ("frame_fingerprints",),

@@ -23,7 +23,7 @@ import fpstore
 from fpstore import _kernel
 from fpstore.base.width import WIDTHS
 from fpstore.design.blocks import Blocks
-from fpstore.design.costs import weighted
+from fpstore.design.costs import time_space_cost
 from fpstore.design.estimates import Requirements, estimate, planned_filters
 from fpstore.design.families import MAX_VARIANTS, Design, design
 from fpstore.design.filters import (
@@ -304,7 +304,7 @@ def test_auto_takes_filters_where_they_pay_for_their_bytes(made, blocks):
             estimate(made, count, Requirements(made.width, blocks=blocks._replace(filter=wanted)))
             for wanted in (True, False)
         ]
-        costs = [weighted(p.mean_microseconds, p.bytes_per_fingerprint) for p in plans]
+        costs = [time_space_cost(p.mean_microseconds, p.bytes_per_fingerprint) for p in plans]
         assert [p.filters for p in plans] == [len(every), 0]
         assert planned_filters(made, count, blocks) == (every if costs[0] < costs[1] else {})
 

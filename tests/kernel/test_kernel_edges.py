@@ -17,7 +17,7 @@ from speeds import crossed
 
 import fpstore
 from fpstore import _kernel
-from fpstore.query.batches import PROBE_QUERIES, concatenate, cut, run
+from fpstore.query.batches import PROBE_QUERIES, concatenate, run, split_queries
 
 ISAS = _kernel.available_isas()
 SOME_SIZES = (0, 1, 2, 3, 5, 9, 20, 63, 64, 65, 66, 1000)
@@ -116,7 +116,7 @@ def check_probes(
         def work(part, stop=None, prober=prober, order=order):
             return prober.probe(part, RADIUS, order=order, stop=stop)[:3]
 
-        found = concatenate(run(work, cut(queries, threads, PROBE_QUERIES), threads))
+        found = concatenate(run(work, split_queries(queries, threads, PROBE_QUERIES), threads))
         for column, wanted in zip(found, pairs.meeting(prefix_bits, flip), strict=True):
             assert np.array_equal(column, wanted), (prefix_bits, flip, order)
 

@@ -46,7 +46,7 @@ def test_a_column_holds_its_strings(one, other, data):
     assert column.slice(start, end).tolist() == encoded[start:end]
     text = "-".join(one).encode()
     ends = words(*(len("-".join(one[: i + 1]).encode()) for i in range(len(one))))
-    assert StringColumn.cut(text, ends - column.sizes, ends).tolist() == encoded
+    assert StringColumn.of_spans(text, ends - column.sizes, ends).tolist() == encoded
     kept = np.array(data.draw(st.lists(st.booleans(), min_size=len(one), max_size=len(one))), bool)
     assert column.blanked(kept).tolist() == [
         string if keep else b"" for string, keep in zip(encoded, kept, strict=True)
@@ -149,7 +149,7 @@ def test_places_and_ranks_outside_are_refused():
         with pytest.raises(ValueError, match=r"descend|past|different lengths"):
             call()
     with pytest.raises(UnicodeDecodeError):
-        StringColumn.cut(b"\xff", words(0), words(1))
+        StringColumn.of_spans(b"\xff", words(0), words(1))
     with pytest.raises(UnicodeEncodeError):
         StringColumn.of(["\ud800"])
     with pytest.raises(TypeError):

@@ -136,7 +136,7 @@ def test_what_killed_processes_have_left(rooted, monkeypatch):
     with place.writing("a") as held:
         held.write_bytes(b"")
         place.publish("b", b"")
-        place.tidy("b")
+        place.remove_unfinished("b")
         assert held.exists()
     assert sorted(path.name for path in rooted.iterdir()) == ["a", "b"]
     monkeypatch.setattr(places, "BOOT", rooted / "nothing")

@@ -13,7 +13,7 @@ from sets import make_set
 from speeds import crossed
 
 import fpstore
-from fpstore.building.generation_writer import Work
+from fpstore.building.generation_writer import TrackedWork
 from fpstore.change.merge import Merge
 from fpstore.format.manifest import publish_manifest
 
@@ -313,14 +313,14 @@ def test_a_merge_of_a_large_delta_waits_for_the_one_in_the_background(path, monk
 def test_closing_gives_up_a_merge(path, monkeypatch, background):
     monkeypatch.setattr("fpstore.change.writer.LEAST_CHANGES", 50)
     reached = threading.Event()
-    original = Work.tick
+    original = TrackedWork.tick
 
     def slow(self, rows=0):
         reached.set()
         time.sleep(0.3)
         original(self, rows)
 
-    monkeypatch.setattr(Work, "tick", slow)
+    monkeypatch.setattr(TrackedWork, "tick", slow)
     store = fpstore.open(path, "r+", merge_at=0.01 if background else None)
     before = len(store)
     store.insert(words(range(1000, 1100)))

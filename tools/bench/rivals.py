@@ -18,7 +18,7 @@ from bench.data import Words
 from bench.harness import Growth, available_memory
 from fpstore import _kernel
 from fpstore.design.families import design as make_design
-from fpstore.query.batches import cut, queries_at_once
+from fpstore.query.batches import queries_at_once, split_queries
 
 MEMORY_SHARE = 0.8
 
@@ -210,7 +210,7 @@ class Uncompressed:
     def run(
         self, queries: Words, threads: int
     ) -> list[tuple[npt.NDArray[np.int64], Words, npt.NDArray[np.uint8]]]:
-        parts = cut(queries, threads, queries_at_once(self._design, self._count))
+        parts = split_queries(queries, threads, queries_at_once(self._design, self._count))
         if threads == 1:
             return [self._probe(part) for part in parts]
         with ThreadPoolExecutor(threads) as pool:

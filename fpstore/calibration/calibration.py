@@ -46,10 +46,6 @@ class Suggestion:
         The setting, and the distances of copies from their originals and of strangers.
     radius : int or None
         None if strangers are within every radius.
-    recall : Rate
-        The share of copies within the radius.
-    strangers : Rate
-        The share of pairs of strangers within the radius.
     removed : Rate or None
         The share of the grouped documents that `dedup` removes; None for pictures.
     wrong : Rate or None
@@ -60,11 +56,19 @@ class Suggestion:
 
     measured: Measurement
     radius: int | None
-    recall: Rate
-    strangers: Rate
     removed: Rate | None = None
     wrong: Rate | None = None
     fits: bool = False
+
+    @property
+    def recall(self) -> Rate:
+        """The share of copies within the radius."""
+        return self.measured.all_copies.within(self.radius)
+
+    @property
+    def strangers(self) -> Rate:
+        """The share of pairs of strangers within the radius."""
+        return self.measured.strangers.within(self.radius)
 
     @property
     def threshold(self) -> float | None:
@@ -331,7 +335,7 @@ def calibrate_pictures(
     for setting, hashed in zip(options.settings, pictures.hashed, strict=True):
         measured = Measurement(setting, pictures.evidence, hashed)
         radius = _largest_radius(measured, pictures.documents)
-        suggestions.append(_suggestion(measured, radius, fits=radius is not None))
+        suggestions.append(Suggestion(measured, radius, fits=radius is not None))
     return Calibration(
         "pictures",
         pictures.documents,
@@ -365,25 +369,13 @@ def _largest_radius(measured: Measurement, documents: int) -> int | None:
     )
 
 
-def _suggestion(
-    measured: Measurement,
-    radius: int | None,
-    removed: Rate | None = None,
-    wrong: Rate | None = None,
-    fits: bool = False,
-) -> Suggestion:
-    at = -1 if radius is None else radius
-    recall, strangers = measured.all_copies.within(at), measured.strangers.within(at)
-    return Suggestion(measured, radius, recall, strangers, removed, wrong, fits)
-
-
 def _text_suggestion(
     measured: Measurement, removal: Removal, documents: int, most_wrong: float
 ) -> Suggestion:
     """Return the largest radius with few enough wrong removals, by bisection, or the smallest."""
     high = _largest_radius(measured, documents)
     if high is None:
-        return _suggestion(measured, None)
+        return Suggestion(measured, None)
     low = high if measured.setting.radius is not None else 0
     best, rates = high, removal.rates(high)
     if _wrong_share(rates[1]) > most_wrong and low < high:
@@ -395,7 +387,7 @@ def _text_suggestion(
                 low, best, rates = middle, middle, middle_rates
             else:
                 high = middle
-    return _suggestion(measured, best, *rates, fits=_wrong_share(rates[1]) <= most_wrong)
+    return Suggestion(measured, best, *rates, fits=_wrong_share(rates[1]) <= most_wrong)
 
 
 def _wrong_share(rate: Rate | None) -> float:

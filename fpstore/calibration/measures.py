@@ -55,9 +55,10 @@ class Distances(NamedTuple):
     counts: Histogram
     missed: int = 0
 
-    def within(self, radius: int) -> Rate:
-        """Return the share of pairs within a radius; a pair without a distance is not."""
-        return Rate(int(self.counts[: radius + 1].sum()), int(self.counts.sum()) + self.missed)
+    def within(self, radius: int | None) -> Rate:
+        """Return the share of pairs within a radius: none of those without a distance."""
+        near = self.counts[: 0 if radius is None else radius + 1]
+        return Rate(int(near.sum()), int(self.counts.sum()) + self.missed)
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from fpstore.building.input import chunks, count_rows
 from fpstore.building.strings import StringSpool
 from fpstore.building.table_keys import TableKeys, most_threads, reference_keys
 from fpstore.building.target import Target
-from fpstore.design.blocks import AUTO, HUFFMAN, PREFER, STORAGE, Blocks, check_blocks
+from fpstore.design.blocks import AUTO, HUFFMAN, PREFER, STORAGE, BlockPacking, check_blocks
 from fpstore.design.dealing import resolve_design
 from fpstore.design.estimates import Requirements
 from fpstore.design.families import Design, check_design, check_radius
@@ -76,7 +76,7 @@ class Options:
     identity: bytes | None = None  # None: random, so that the bytes do not follow from the input
     # if `auto` chose the design: the facts by which a later merge chooses again
     auto: dict[str, Any] | None = None
-    blocks: Blocks = field(init=False)  # from block_bytes, codec and filter
+    blocks: BlockPacking = field(init=False)  # from block_bytes, codec and filter
 
     @classmethod
     def for_fingerprinter(

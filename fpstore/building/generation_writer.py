@@ -19,7 +19,7 @@ from fpstore.base.aliases import Groups, Progress, Words
 from fpstore.base.pools import Pool
 from fpstore.building.columns import SortedColumns, in_pieces
 from fpstore.building.external_sort import Sorter
-from fpstore.design.blocks import HUFFMAN, Blocks
+from fpstore.design.blocks import HUFFMAN, BlockPacking
 from fpstore.design.estimates import planned_filters
 from fpstore.design.families import Design
 from fpstore.design.tables import BLOCKS
@@ -143,7 +143,9 @@ class GenerationWriter:
 
     design: Design
 
-    def __init__(self, folder: Path, blocks: Blocks, work: TrackedWork, threads: int = 1) -> None:
+    def __init__(
+        self, folder: Path, blocks: BlockPacking, work: TrackedWork, threads: int = 1
+    ) -> None:
         self.folder = folder
         self.work = work
         self.fingerprints = self.ids = self.digest = 0

@@ -14,7 +14,7 @@ from click.shell_completion import CompletionItem
 
 from fpstore import __version__
 from fpstore.cli.options import argument
-from fpstore.cli.output import CLOSED, complain, occupy_closed_streams, output_is_closed
+from fpstore.cli.output import CLOSED, occupy_closed_streams, output_is_closed, print_error
 from fpstore.cli.signals import Interrupted, raised_as_exceptions
 from fpstore.cli.verb import LINE_WIDTH, Arguments, Verbs, no_such_verb, verb
 from fpstore.errors import (
@@ -96,10 +96,10 @@ class Program(Verbs):
             if error.ctx and isinstance(error, _NO_ARGUMENTS):
                 click.echo(error.ctx.get_help(), err=True)
                 return EXIT_USAGE
-            complain(f"{error.format_message()} (see {path} --help)")
+            print_error(f"{error.format_message()} (see {path} --help)")
             return EXIT_USAGE
         except (FpstoreError, click.ClickException, MemoryError, OSError) as error:
-            complain(_describe(error, self.running))
+            print_error(_describe(error, self.running))
             _flush_or_drop_output()
             return (
                 EXIT_NOT_YET
@@ -110,7 +110,7 @@ class Program(Verbs):
             if os.environ.get("FPSTORE_TRACEBACK"):
                 traceback.print_exc()
             kind = type(error).__name__
-            complain(
+            print_error(
                 f"internal error ({kind}: {error}); please report it: FPSTORE_TRACEBACK=1 shows "
                 "where it is"
             )
@@ -150,7 +150,7 @@ def _describe(error: BaseException, running: str) -> str:
 
 
 def _interrupted(number: signal.Signals, advice: str = "") -> int:
-    complain(ENDINGS.get(number, number.name) + advice)
+    print_error(ENDINGS.get(number, number.name) + advice)
     return EXIT_SIGNAL + number
 
 

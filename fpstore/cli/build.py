@@ -12,7 +12,7 @@ from fpstore.building.target import lies_inside
 from fpstore.cli import content, options
 from fpstore.cli.content import FINGERPRINTS, ROWS, VECTORS, Notices
 from fpstore.cli.options import argument, option
-from fpstore.cli.output import print_json, print_table, say, summary
+from fpstore.cli.output import print_json, print_table, print_text, summary
 from fpstore.cli.verb import Arguments, fail, option_name, output_is, verb
 from fpstore.design.estimates import Plan
 from fpstore.design.families import SCAN, lookup_radius
@@ -355,10 +355,10 @@ def plan(args: Arguments) -> None:
         text_columns=(0, 6),
     )
     if len(plans) > SHOWN and not args.show_all:
-        say(f"and {len(plans) - SHOWN} more: --all shows them.")
-    say(_ESTIMATES)
+        print_text(f"and {len(plans) - SHOWN} more: --all shows them.")
+    print_text(_ESTIMATES)
     costs = ", ".join(f"{cost:.0f} of {changes:,}" for changes, cost in delta.items())
-    say(
+    print_text(
         f"Bytes of memory of each change until a merge: {costs} changes. The text of a new string "
         "id takes more."
     )
@@ -367,20 +367,22 @@ def plan(args: Arguments) -> None:
         and prefer == "balance"
         and (best := best_plan([p for p in plans if p.fits], storage)).name != plans[0].name
     ):
-        say(f"auto takes {plans[0].name} in place of {best.name}, which is hardly better.")
+        print_text(f"auto takes {plans[0].name} in place of {best.name}, which is hardly better.")
     differs = (
         plans[0].chosen
         and prefer != "speed"
         and (plans[0].name == SCAN) != (radius >= crossing.radius)
     )
-    say(_crossing(n, radius, width, crossing) + (" auto weighs bytes, too." if differs else ""))
+    print_text(
+        _crossing(n, radius, width, crossing) + (" auto weighs bytes, too." if differs else "")
+    )
     if not plans[0].fits:
         consequence = (
             "."
             if args.disk_budget or storage == "cold"
             else "; build would then choose as with --storage cold."
         )
-        say(f"No design fits the budgets{consequence}")
+        print_text(f"No design fits the budgets{consequence}")
 
 
 def _crossing(n: int, radius: int, width: int, crossing: Crossover) -> str:

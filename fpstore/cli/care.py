@@ -23,7 +23,7 @@ from fpstore.care.stats import describe as described
 from fpstore.care.stats import distribution
 from fpstore.cli import options
 from fpstore.cli.options import argument, option, output_option
-from fpstore.cli.output import complain, print_facts, print_json, print_table, summary
+from fpstore.cli.output import print_error, print_facts, print_json, print_table, summary
 from fpstore.cli.verb import Arguments, fail, on_index, output_is, usage_errors, verb
 from fpstore.design.estimates import FEWEST_FOR_BYTES
 from fpstore.design.families import check_radius
@@ -288,7 +288,7 @@ def verify(args: Arguments) -> None:
                 f"{', '.join(parts)}"
             )
     if not report.ok:
-        complain(
+        print_error(
             f"{args.store}: {counted(len(report.faults), 'fault')}{note}: {repair} keeps what "
             "is intact"
         )
@@ -406,7 +406,7 @@ def repair(args: Arguments) -> None:
                 )
             )
     if not report.complete:
-        complain(f"{store}: repaired, but not all could be recovered")
+        print_error(f"{store}: repaired, but not all could be recovered")
         raise click.exceptions.Exit(1)
 
 

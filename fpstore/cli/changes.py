@@ -21,7 +21,7 @@ from fpstore.cli import answers, content, options
 from fpstore.cli.answers import QUERY_ID, ROW, QueryBatch
 from fpstore.cli.content import FINGERPRINTS, ROWS, TEXTS, Notices
 from fpstore.cli.options import argument, option, whole_number
-from fpstore.cli.output import complain, summary
+from fpstore.cli.output import print_error, summary
 from fpstore.cli.questions import IDS, note_missing, parse_words, read_ids, scan_notice
 from fpstore.cli.signals import Interrupted, advice_on_interrupt
 from fpstore.cli.verb import Arguments, fail, on_index, output_is, verb
@@ -199,7 +199,7 @@ def insert(args: Arguments) -> int:
     if not (args.unmatched and args.output == "-"):
         args.result({"rows": counts.done, counts.verb: counts.inserted, **totals}, line)
     elif not args.quiet:
-        complain(line)
+        print_error(line)
     if counts.wrong:
         args.note(
             f"{counted(len(counts.wrong), 'row')} wrong, the first one: {counts.wrong[0].error}"

@@ -358,7 +358,7 @@ def features_maker(args: Arguments, method: str = "simhash") -> TextHash:
         if not words:
             raise InputError(f"{args.stop_words}: no words", path=args.stop_words)
     weighted = is_weighted(getattr(args, "text_field", None)) or args.tokenizer == "jieba"
-    settings = {"size": args.shingle_size, "weighting": args.weighting, "width": own_width(args)}
+    settings = {"size": args.shingle_size, "weighting": args.weighting, "width": chosen_width(args)}
     if getattr(args, "empty", False) and settings["width"] is None:
         settings["width"] = _PAGES_WIDTH
     return text_fingerprinter(
@@ -375,7 +375,7 @@ def features_maker(args: Arguments, method: str = "simhash") -> TextHash:
     )
 
 
-def own_width(args: Arguments) -> int | None:
+def chosen_width(args: Arguments) -> int | None:
     """Return --width, or None if it is the default."""
     return args.width if args.is_given("width") else None
 
@@ -392,7 +392,7 @@ def text_maker(args: Arguments, method: str = "simhash") -> TextHash | hashing.L
         args.refuse(
             "does not go with --weights: the file says how its weights were learnt", *_FEATURES
         )
-        return read_weights(args.weights, own_width(args))
+        return read_weights(args.weights, chosen_width(args))
     return features_maker(args, method)
 
 
@@ -409,7 +409,7 @@ def declared_maker(args: Arguments, kind: str) -> Any:
         with usage_errors():
             return hashing.ImageHash(
                 method=args.image_hash,
-                width=own_width(args),
+                width=chosen_width(args),
                 frame=args.frame,
                 min_quality=args.min_quality,
             )

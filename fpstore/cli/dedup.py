@@ -202,7 +202,7 @@ def dedup(args: Arguments) -> None:
         args,
         text=args.text or args.text_field,
         method=None,
-        width=content.own_width(args),
+        width=content.chosen_width(args),
         fingerprinter=maker,
     )
     with ExitStack() as stack:

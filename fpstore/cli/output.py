@@ -32,7 +32,7 @@ _PLAIN_WIDTH = 160  # of what is not written to a terminal
 _GAP, _LEAST_WORDS = 2, 12  # between two columns, and of a column of words, which is wrapped
 
 
-def complain(message: str) -> None:
+def print_error(message: str) -> None:
     click.echo(f"fpstore: {one_line(message)}", err=True)
 
 
@@ -49,7 +49,7 @@ def _terminal_width() -> int | None:
     )
 
 
-def say(text: str) -> None:
+def print_text(text: str) -> None:
     """Write lines; on a terminal, each is wrapped between words."""
     if width := _terminal_width():
         options: Any = {"break_long_words": False, "break_on_hyphens": False}
@@ -100,9 +100,9 @@ def print_table(
     for row in rows:
         table.add_row(*map(Text, row))
     if terminal and terminal < needed and any(columns):
-        say(title)
+        print_text(title)
         for first, *cells in rows:
-            say(
+            print_text(
                 "\n".join(
                     [
                         first,

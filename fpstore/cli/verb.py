@@ -17,7 +17,7 @@ from click.core import ParameterSource
 from fpstore.base import diagnostics, keywords
 from fpstore.base.arguments import printable
 from fpstore.base.resources import Resources, checked_resources
-from fpstore.cli.output import Bars, complain, print_json
+from fpstore.cli.output import Bars, print_error, print_json
 from fpstore.errors import InputError, StoreExistsError
 from fpstore.format.manifest import is_index
 
@@ -87,7 +87,7 @@ class Arguments(SimpleNamespace):
     def note(self, message: str) -> None:
         """Write a message to standard error, unless quiet."""
         if not getattr(self, "quiet", False):
-            complain(message)
+            print_error(message)
 
     def timed(self, path: str, line: str) -> str:
         """Return a line about a store, with its path and the time since the command began."""

@@ -19,7 +19,7 @@ DEFAULT_WIDE_BLOCK_BYTES = 1024  # above 64 bits: a block then has as many finge
 BLOCK_BYTES = (128, 256, 512, 1024, 2048, 4096)
 
 
-class Blocks(NamedTuple):
+class BlockPacking(NamedTuple):
     """How the fingerprints of a table are packed."""
 
     bytes: int  # of a block
@@ -27,7 +27,7 @@ class Blocks(NamedTuple):
     # which tables have filters: all that save time, none, or where filters pay for their bytes
     filter: bool | str = AUTO
 
-    def preferring(self, prefer: str, storage: str = "hot") -> Blocks:
+    def preferring(self, prefer: str, storage: str = "hot") -> BlockPacking:
         """Return these blocks with ``filter`` decided where it is ``auto``.
 
         ``speed`` takes all filters, ``space`` none. Tables on disk have none either: each look-up
@@ -56,11 +56,13 @@ def check_block_bytes(value: object) -> int:
     return size
 
 
-def check_blocks(block_bytes: object, codec: str, width: int, filter: object = AUTO) -> Blocks:
+def check_blocks(
+    block_bytes: object, codec: str, width: int, filter: object = AUTO
+) -> BlockPacking:
     """Return how to pack fingerprints of a width, or raise InputError; None is the default size."""
     check_choice(codec, CODECS, "codec")
     size = default_block_bytes(width) if block_bytes is None else check_block_bytes(block_bytes)
-    return Blocks(size, codec, _check_filter(filter))
+    return BlockPacking(size, codec, _check_filter(filter))
 
 
 def _check_filter(value: object) -> bool | str:

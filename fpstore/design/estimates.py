@@ -17,7 +17,7 @@ import numpy as np
 
 from fpstore import _kernel
 from fpstore.base.width import WIDTH_64, WORD_BITS, Width
-from fpstore.design.blocks import ELIAS_FANO, HUFFMAN, Blocks, default_block_bytes
+from fpstore.design.blocks import ELIAS_FANO, HUFFMAN, BlockPacking, default_block_bytes
 from fpstore.design.costs import (
     BATCH_QUERIES,
     COLD_BYTE_NS,
@@ -67,7 +67,7 @@ class Requirements(NamedTuple):
     disk_budget: int | None = None
     memory_budget: int | None = None
     storage: str = "hot"
-    blocks: Blocks | None = None
+    blocks: BlockPacking | None = None
     prefer: str = "balance"
 
 
@@ -180,11 +180,11 @@ def limit_bits(fingerprint_count: int, width: int = WORD_BITS) -> float:
 
 
 def table_bits(
-    fingerprint_count: int, blocks: Blocks | None = None, width: int = WORD_BITS
+    fingerprint_count: int, blocks: BlockPacking | None = None, width: int = WORD_BITS
 ) -> float:
     """Return the estimated bits per fingerprint of a table for uniform keys, with all overhead."""
     n = max(fingerprint_count, 1)
-    block_bytes, codec, _ = blocks or Blocks(default_block_bytes(width))
+    block_bytes, codec, _ = blocks or BlockPacking(default_block_bytes(width))
     entry = max(width - log2(max(n, 2)), 1.0) + ENTRY_BITS[codec]
     key_bytes = Width(width).words * 8  # in the key index
     # half of the coded part of an entry stays unused at the end of a block
@@ -209,7 +209,7 @@ def estimate(
     """Return the estimated costs of a design over n fingerprints, uniform or like the sample."""
     n = max(fingerprint_count, 1)
     required = required or Requirements(candidate.width)
-    blocks = required.blocks or Blocks(default_block_bytes(candidate.width.bits))
+    blocks = required.blocks or BlockPacking(default_block_bytes(candidate.width.bits))
     shapes = planned_filters(candidate, n, blocks)
     costs = (
         _ring_costs(candidate, n, sample)
@@ -266,7 +266,7 @@ class _BlockModel:
         self,
         design: Design,
         n: int,
-        blocks: Blocks,
+        blocks: BlockPacking,
         shapes: Shapes,
         sample: Sample | None = None,
         radius: int | None = None,
@@ -341,7 +341,7 @@ class _BlockModel:
         return _Costs(size, lookups, candidates, batch, single, reads)
 
 
-def planned_filters(design: Design, fingerprint_count: int, blocks: Blocks) -> Shapes:
+def planned_filters(design: Design, fingerprint_count: int, blocks: BlockPacking) -> Shapes:
     """Return the shapes of filters by table: all if they are wanted, otherwise those that pay."""
     if blocks.filter is False or fingerprint_count == 0:
         return NO_FILTERS
@@ -373,7 +373,7 @@ def _ring_costs(candidate: Design, n: int, sample: Sample | None) -> _Costs:
 
 
 def probe_nanoseconds(
-    design: Design, fingerprint_count: int, radius: int, queries: int, blocks: Blocks
+    design: Design, fingerprint_count: int, radius: int, queries: int, blocks: BlockPacking
 ) -> float:
     """Return the estimated time of one query of a batch on one thread, tables in memory.
 

@@ -19,7 +19,7 @@ from fpstore.design.blocks import (
     HUFFMAN,
     PREFER,
     STORAGE,
-    Blocks,
+    BlockPacking,
     check_blocks,
     default_block_bytes,
 )
@@ -187,7 +187,7 @@ def crossover(n: int, radius: int, storage: str = "hot", width: int = WORD_BITS)
     Data are uniform, and there are no budgets.
     """
     blocks, most_radius = (
-        Blocks(default_block_bytes(width)).preferring("speed", storage),
+        BlockPacking(default_block_bytes(width)).preferring("speed", storage),
         lookup_radius(width),
     )
     required = Requirements(Width(width), memory_budget=NO_BUDGET, blocks=blocks)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.base.aliases import Words
 from fpstore.design import tables
-from fpstore.design.blocks import HUFFMAN, Blocks
+from fpstore.design.blocks import HUFFMAN, BlockPacking
 from fpstore.design.families import Design
 from fpstore.design.filters import FilterShape
 from fpstore.design.tables import TAG_BITS, TableSpec, row_bucket_bits
@@ -37,7 +37,7 @@ class TableLayout(NamedTuple):
 
     design: Design
     table: int
-    blocks: Blocks
+    blocks: BlockPacking
     fingerprint_count: int
     set_digest: int
     histogram: Words

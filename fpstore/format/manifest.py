@@ -16,7 +16,7 @@ import xxhash
 
 from fpstore import _kernel
 from fpstore.base.width import WIDTHS, WORD_BITS
-from fpstore.design.blocks import AUTO, BLOCK_BYTES, CODECS, PREFER, STORAGE, Blocks
+from fpstore.design.blocks import AUTO, BLOCK_BYTES, CODECS, PREFER, STORAGE, BlockPacking
 from fpstore.design.families import MAX_TABLES, Design
 from fpstore.design.tables import COPIES, REFERENCES, ROWS, TAG_BITS
 from fpstore.disk.files import RUN_REPAIR, open_file, opened, read_at, write_anew
@@ -142,8 +142,8 @@ class Manifest(NamedTuple):
     generation: GenerationRecord  # the current one
 
     @property
-    def blocks(self) -> Blocks:
-        return Blocks(self.block_bytes, self.codec, self.filter)
+    def blocks(self) -> BlockPacking:
+        return BlockPacking(self.block_bytes, self.codec, self.filter)
 
     def to_json(self) -> dict[str, Any]:
         """Return the content of the file, without its checksum."""

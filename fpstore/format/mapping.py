@@ -20,7 +20,7 @@ from fpstore.base.aliases import Counts, Groups, Lims, Words
 from fpstore.base.arguments import printable
 from fpstore.base.arrays import list_lims
 from fpstore.base.width import WIDTH_64, Width, rows_to_numbers
-from fpstore.design.blocks import Blocks
+from fpstore.design.blocks import BlockPacking
 from fpstore.design.families import design as make_design
 from fpstore.disk.sealed import SealedReader, SealedWriter
 from fpstore.errors import ClosedStoreError, CorruptStoreError
@@ -48,7 +48,7 @@ def mapping_layout(keys: huffman.KeySummary) -> TableLayout:
     count = max(int(keys.counts.sum()), 1)
     tail_bits = int((keys.counts * huffman.tail_bits(WIDTH_64)).sum()) / count
     least = BLOCK_KEYS * (tail_bits + 2) / 8  # a code takes about 2 bits
-    blocks = Blocks(next((size for size in BLOCK_BYTES if size >= least), BLOCK_BYTES[-1]))
+    blocks = BlockPacking(next((size for size in BLOCK_BYTES if size >= least), BLOCK_BYTES[-1]))
     return TableLayout(MAPPING_DESIGN, 0, blocks, keys.count, keys.digest, keys.counts)
 
 

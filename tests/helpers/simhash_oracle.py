@@ -41,7 +41,7 @@ def is_ignored(char):
     )
 
 
-#: Blocks of Unicode whose marks fold.
+#: BlockPacking of Unicode whose marks fold.
 FOLDED = (
     "Combining_Diacritical_Marks",
     "Combining_Diacritical_Marks_Extended",

@@ -22,7 +22,7 @@ from speeds import crossed
 import fpstore
 from fpstore import _kernel
 from fpstore.base.width import WIDTHS
-from fpstore.design.blocks import Blocks
+from fpstore.design.blocks import BlockPacking
 from fpstore.design.costs import time_space_cost
 from fpstore.design.estimates import Requirements, estimate, planned_filters
 from fpstore.design.families import MAX_VARIANTS, Design, design
@@ -292,7 +292,9 @@ def test_files_have_the_bytes_that_are_estimated(tmp_path, name, width):
             )
 
 
-@pytest.mark.parametrize("blocks", [Blocks(512, codec) for codec in ("huffman", "elias-fano")])
+@pytest.mark.parametrize(
+    "blocks", [BlockPacking(512, codec) for codec in ("huffman", "elias-fano")]
+)
 @pytest.mark.parametrize("made", MADE, ids=lambda made: f"{made.name}, radius {made.radius}")
 def test_auto_takes_filters_where_they_pay_for_their_bytes(made, blocks):
     """All of a design or none, by time and bytes as `auto` weighs designs."""

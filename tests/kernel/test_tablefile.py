@@ -9,7 +9,7 @@ from repairing import flip
 
 import fpstore
 from fpstore import _kernel
-from fpstore.design.blocks import Blocks
+from fpstore.design.blocks import BlockPacking
 from fpstore.format import packed_table as tablefile
 from fpstore.format.huffman import GapHistogram
 from fpstore.format.layout import TableLayout
@@ -75,7 +75,7 @@ def test_a_table_of_another_number_of_keys_than_said_is_not_finished(tmp_path, m
     histogram.add(keys)
     writer = PackedWriter(
         tmp_path / "table",
-        TableLayout(MAPPING_DESIGN, 0, Blocks(128), len(keys) - more, 0, histogram.counts),
+        TableLayout(MAPPING_DESIGN, 0, BlockPacking(128), len(keys) - more, 0, histogram.counts),
     )
     writer.feed(keys)
     with pytest.raises(

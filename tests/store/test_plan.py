@@ -12,7 +12,7 @@ from speeds import crossed, slow
 
 import fpstore
 from fpstore import InputError, _kernel, plan
-from fpstore.design.blocks import CODECS, DEFAULT_BLOCK_BYTES, HUFFMAN, Blocks
+from fpstore.design.blocks import CODECS, DEFAULT_BLOCK_BYTES, HUFFMAN, BlockPacking
 from fpstore.design.costs import (
     BATCH_QUERIES,
     SPEED_FOR_TWICE_THE_BYTES,
@@ -67,7 +67,7 @@ def test_table_sizes_are_those_of_real_tables(log2_n, codec, block_bytes):
     blocks = real * n / 8 / block_bytes
     # a block leaves room for up to an entry, half in the mean; the last one for all
     rounding = blocks / n / 2 + 1 / blocks
-    assert table_bits(n, Blocks(block_bytes, codec)) == pytest.approx(real, rel=rounding)
+    assert table_bits(n, BlockPacking(block_bytes, codec)) == pytest.approx(real, rel=rounding)
 
 
 # --- Plans ----------------------------------------------------------------------------------------
@@ -85,7 +85,9 @@ def test_every_plan_is_exact(n, radius):
         assert covers(p.design.tables, radius)
         bits = {
             table: shape.prefix_bits
-            for table, shape in planned_filters(p.design, n, Blocks(DEFAULT_BLOCK_BYTES)).items()
+            for table, shape in planned_filters(
+                p.design, n, BlockPacking(DEFAULT_BLOCK_BYTES)
+            ).items()
         }
         assert p.filters == len(bits)
         assert p.lookups == sum(x.variant_count for x in p.design.lookups(n, filter_bits=bits)) > 0
@@ -112,7 +114,9 @@ def test_estimated_size_is_that_of_a_real_store(tmp_path):
     with fpstore.build(tmp_path / "s", fingerprints, design="flip-2", filter=True) as store:
         stats = store.stats()
     made = estimate(
-        design("flip-2", 3), 1 << 18, Requirements(blocks=Blocks(DEFAULT_BLOCK_BYTES, filter=True))
+        design("flip-2", 3),
+        1 << 18,
+        Requirements(blocks=BlockPacking(DEFAULT_BLOCK_BYTES, filter=True)),
     )
     sizes = stats["bytes"]
     assert made.bytes_per_fingerprint * (1 << 18) == pytest.approx(

@@ -11,7 +11,7 @@ from bench.far import uniform
 from bench.harness import Bench, Result, kernel_tables
 from fpstore import _kernel
 from fpstore.base.width import WORD_BITS
-from fpstore.design.blocks import DEFAULT_BLOCK_BYTES, ELIAS_FANO, HUFFMAN, Blocks
+from fpstore.design.blocks import DEFAULT_BLOCK_BYTES, ELIAS_FANO, HUFFMAN, BlockPacking
 from fpstore.design.estimates import limit_bits, table_bits
 
 DECODE_ROOM = 1 << 17
@@ -47,7 +47,7 @@ def sizes(bench: Bench) -> Result:
 
 def _computed(codec: str) -> Result:
     """Compute sizes of uniform fingerprints of 64 bits, most of them too many to build here, by the estimate of the planner."""
-    blocks = Blocks(DEFAULT_BLOCK_BYTES, codec)
+    blocks = BlockPacking(DEFAULT_BLOCK_BYTES, codec)
     out: Result = {}
     for name, n in {
         "2^26": 1 << 26,

@@ -231,12 +231,13 @@ def _hash_batch(hash_texts: HashTexts, batch: Batch) -> Batch:
     )
     if hashed.all():
         return batch
-    places, known, ids, wrong = np.flatnonzero(hashed), batch.flags.copy(), batch.ids, batch.wrong
+    places, known, ids = np.flatnonzero(hashed), batch.flags.copy(), batch.ids
+    batch_error = batch.row_error
     known[np.flatnonzero(known)[~hashed]] = False
 
     def row_error(place: int, message: str) -> InputError:
-        assert wrong is not None
-        return wrong(int(places[place]), message)
+        assert batch_error is not None
+        return batch_error(int(places[place]), message)
 
     blank_ids = select_ids(ids, ~hashed)
     if blank_ids is not None:
@@ -248,5 +249,5 @@ def _hash_batch(hash_texts: HashTexts, batch: Batch) -> Batch:
         ids=select_ids(ids, hashed),
         scores=None if batch.scores is None else batch.scores[hashed],
         known=known,
-        wrong=row_error,
+        row_error=row_error,
     )

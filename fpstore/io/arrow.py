@@ -25,7 +25,7 @@ from fpstore.io.source import (
     IdColumn,
     IdRule,
     Projection,
-    Wrong,
+    RowError,
     column_fingerprints,
     column_ids,
     column_problem,
@@ -328,35 +328,36 @@ class ArrowColumns:
             known &= np.logical_or.reduce([_is_valid(batch.column(column)) for column in group])
         places = np.flatnonzero(known)
 
-        def wrong(place: int, message: str) -> InputError:
+        def row_error(place: int, message: str) -> InputError:
             return input_error(name, None, f"row {done + int(places[place]) + 1}: {message}")
 
         if not known.all():
             batch = flagged_rows(batch, known)
-        rows = Batch(known=known, wrong=wrong)
+        rows = Batch(known=known, row_error=row_error)
         if isinstance(projection.text, tuple):
             columns = [
-                _texts(dense(batch.column(column)), column, wrong)[0] for column in projection.text
+                _texts(dense(batch.column(column)), column, row_error)[0]
+                for column in projection.text
             ]
             rows = rows._replace(texts=list(zip(*columns, strict=True)))
         elif projection.text is not None:
-            texts, text_of_row = _texts(batch.column(projection.text), projection.text, wrong)
+            texts, text_of_row = _texts(batch.column(projection.text), projection.text, row_error)
             rows = rows._replace(texts=texts, text_of_row=text_of_row)
         if projection.fingerprint is not None:
             column = self._dense(batch, projection.fingerprint, "fingerprint")
-            rows = rows._replace(fingerprints=_fingerprints(column, projection, wrong))
+            rows = rows._replace(fingerprints=_fingerprints(column, projection, row_error))
         if projection.id is not None:
             column = self._dense(batch, projection.id, "id")
             # a column without values does not decide the type of ids
             deciding = None if "id" in self._null_types else rule
-            rows = rows._replace(ids=_ids(column, deciding, wrong))
+            rows = rows._replace(ids=_ids(column, deciding, row_error))
         if projection.vector is not None:
             with error_location(name):
                 vectors = array_of_lists(batch.column(projection.vector), done)
             rows = rows._replace(vectors=vectors)
         if projection.score is not None:
             column = self._dense(batch, projection.score, "score")
-            rows = rows._replace(scores=_scores(column, projection, wrong))
+            rows = rows._replace(scores=_scores(column, projection, row_error))
         return rows
 
     def _dense(self, batch: Any, name: str, content: str) -> Any:
@@ -390,14 +391,14 @@ def _check_fingerprint_type(projection: Projection, column_type: Any, schema: An
     raise InputError(f"{received}, fingerprints of {width.bits} bits must be {kinds}")
 
 
-def _fingerprints(column: Any, projection: Projection, wrong: Wrong) -> Words:
+def _fingerprints(column: Any, projection: Projection, row_error: RowError) -> Words:
     from pyarrow import types
 
     width = projection.width
-    refuse_nulls(column, "fingerprint", wrong)
+    refuse_nulls(column, "fingerprint", row_error)
     if is_text(column.type):
         return column_fingerprints(
-            string_column(column, "fingerprint", wrong).texts(), projection.digits, wrong
+            string_column(column, "fingerprint", row_error).texts(), projection.digits, row_error
         )
     if types.is_fixed_size_binary(column.type):
         data = np.frombuffer(column.buffers()[1] or b"", np.uint8)
@@ -410,7 +411,7 @@ def _fingerprints(column: Any, projection: Projection, wrong: Wrong) -> Words:
         if len(odd):
             size = int(np.diff(bounds)[odd[0]])
             message = f"a fingerprint of {width.bits} bits has {width.bytes} bytes, got {size}"
-            raise wrong(
+            raise row_error(
                 int(odd[0]),
                 wrong_width("a fingerprint", 8 * size, "", width)
                 if 8 * size in WIDTHS
@@ -421,27 +422,29 @@ def _fingerprints(column: Any, projection: Projection, wrong: Wrong) -> Words:
     numbers = unsigned(values, width)
     large = first_too_large(numbers, width)
     if large is not None:
-        raise wrong(large, f"the fingerprint does not fit: {too_large(int(values[large]), width)}")
+        raise row_error(
+            large, f"the fingerprint does not fit: {too_large(int(values[large]), width)}"
+        )
     return rows_of_array(numbers, width)
 
 
-def _ids(column: Any, rule: IdRule | None, wrong: Wrong) -> IdColumn:
-    refuse_nulls(column, "id", wrong)
+def _ids(column: Any, rule: IdRule | None, row_error: RowError) -> IdColumn:
+    refuse_nulls(column, "id", row_error)
     if not is_text(column.type):
         values = column.to_numpy(zero_copy_only=False)
         if values.dtype.kind == "i" and len(values) and values.min() < 0:
             row = int(np.argmax(values < 0))
-            raise wrong(row, f"the id {values[row]} is negative")
+            raise row_error(row, f"the id {values[row]} is negative")
         integers = np.ascontiguousarray(values, dtype=np.uint64)
-        return integers if rule is None else rule.unify_type(integers, wrong)
-    strings = string_column(column, "id", wrong)
+        return integers if rule is None else rule.unify_type(integers, row_error)
+    strings = string_column(column, "id", row_error)
     sizes = strings.sizes
     if len(sizes) and not (sizes.all() and sizes.max() <= MAX_ID_BYTES):
-        return column_ids(strings.texts(), rule, wrong)  # which names the row
-    return strings if rule is None else rule.unify_type(strings, wrong)
+        return column_ids(strings.texts(), rule, row_error)  # which names the row
+    return strings if rule is None else rule.unify_type(strings, row_error)
 
 
-def _scores(column: Any, projection: Projection, wrong: Wrong) -> Words:
+def _scores(column: Any, projection: Projection, row_error: RowError) -> Words:
     from pyarrow import types
 
     if types.is_temporal(column.type):
@@ -458,10 +461,12 @@ def _scores(column: Any, projection: Projection, wrong: Wrong) -> Words:
                 [is_valid.astype(np.uint64), np.where(is_valid, order_keys(values), np.uint64(0))],
                 axis=1,
             )
-    return column_scores(column.to_pylist(), str(projection.score), wrong)
+    return column_scores(column.to_pylist(), str(projection.score), row_error)
 
 
-def _texts(column: Any, name: str, wrong: Wrong) -> tuple[list[str], npt.NDArray[np.intp] | None]:
+def _texts(
+    column: Any, name: str, row_error: RowError
+) -> tuple[list[str], npt.NDArray[np.intp] | None]:
     """Return the texts of an array, and which of them each row has; None without a dictionary."""
     from pyarrow import types
 
@@ -474,7 +479,7 @@ def _texts(column: Any, name: str, wrong: Wrong) -> tuple[list[str], npt.NDArray
         string_column(
             dense(column).fill_null(""),
             "text",
-            lambda place, message: wrong(place, f"{name}: {message}"),
+            lambda place, message: row_error(place, f"{name}: {message}"),
         )
         raise
 
@@ -496,10 +501,10 @@ def dense(column: Any) -> Any:
     return column if plain == column.type else column.cast(plain)
 
 
-def refuse_nulls(column: Any, noun: str, wrong: Wrong) -> None:
+def refuse_nulls(column: Any, noun: str, row_error: RowError) -> None:
     """Raise InputError for the first null of an array."""
     if column.null_count:
-        raise wrong(
+        raise row_error(
             int(np.argmax(column.is_null().to_numpy(zero_copy_only=False))), f"the {noun} is null"
         )
 
@@ -524,7 +529,7 @@ def _offsets(array: Any) -> npt.NDArray[Any]:
     )
 
 
-def string_column(array: Any, noun: str, wrong: Wrong) -> StringColumn:
+def string_column(array: Any, noun: str, row_error: RowError) -> StringColumn:
     """Return the strings of an array of type string or large_string without nulls.
 
     InputError for one that is not UTF-8.
@@ -535,7 +540,7 @@ def string_column(array: Any, noun: str, wrong: Wrong) -> StringColumn:
         if not content.isascii():
             array.validate(full=True)  # not all that is in a file is UTF-8
     except ValueError:
-        converted(strings.tolist(), partial(_decode, noun), wrong)
+        converted(strings.tolist(), partial(_decode, noun), row_error)
         raise
     return strings
 

@@ -136,23 +136,23 @@ class DelimitedText(LineParser):
                 return None
             rule.expect(ids is not None)
 
-        def wrong(place: int, message: str) -> InputError:
+        def row_error(place: int, message: str) -> InputError:
             return input_error(
                 self.name, next(islice(self.rows(block, first), place, None)).line, message
             )
 
-        return Batch(fingerprints, ids, wrong=wrong)
+        return Batch(fingerprints, ids, row_error=row_error)
 
     def batch(self, rows: list[Row], projection: Projection, rule: IdRule | None) -> Batch:
-        wrong = self.wrong([row.line for row in rows])
+        row_error = self.row_error([row.line for row in rows])
         for place, row in enumerate(rows):
             if len(row.cells) != self._cells and (self._cells is not None or len(row.cells) > 2):
-                raise wrong(place, self._wrong_cells(row.cells))
+                raise row_error(place, self._wrong_cells(row.cells))
         if self._loose is not None:
             place_of_id = self._places.get(str(projection.id))
             has_ids = [place_of_id is not None and place_of_id < len(row.cells) for row in rows]
             if rule is not None:
-                rule.expect_each(has_ids, wrong)
+                rule.expect_each(has_ids, row_error)
             if not has_ids[0]:
                 projection = replace(projection, id=None)
         columns: dict[str, list[Any]] = {
@@ -164,7 +164,7 @@ class DelimitedText(LineParser):
         }
         for name in columns.keys() - filled:
             columns[name] = [cell or None for cell in columns[name]]
-        return batch_of_values(columns, projection, rule, wrong, typed=False)
+        return batch_of_values(columns, projection, rule, row_error, typed=False)
 
     def fields(self, row: Row) -> dict[str, Any]:
         """Return the cells of a row, by the names in the header.

@@ -33,10 +33,10 @@ from fpstore.io.source import (
     IdRule,
     OmittedRow,
     Projection,
+    RowError,
     RowFiles,
     RowFlags,
     Skip,
-    Wrong,
     batch_of_values,
     id_or_none,
     show_json,
@@ -132,7 +132,7 @@ class LineParser(ABC):
         """Return the bytes of a row in a file whose header has these names, if it has a header."""
         return row.raw
 
-    def wrong(self, lines: Sequence[int]) -> Wrong:
+    def row_error(self, lines: Sequence[int]) -> RowError:
         """Return what makes the errors of rows that begin in some lines."""
         return lambda place, message: input_error(self.name, lines[place], message)
 
@@ -344,11 +344,7 @@ class LineRows(RowFiles):
         if error is not None:  # find the wrong row, and the rows before it
             errors = (tried(partial(parser.batch, [row], projection, rule))[1] for row in rows)
             good, error = next(
-                (
-                    (place, row_error)
-                    for place, row_error in enumerate(errors)
-                    if row_error is not None
-                ),
+                ((place, error) for place, error in enumerate(errors) if error is not None),
                 (0, error),
             )
             batch = (
@@ -510,11 +506,11 @@ class JsonLines(LineParser):
         self, rows: list[Any], lines: Sequence[int], projection: Projection, rule: IdRule | None
     ) -> Batch:
         self._began = True
-        wrong, texts = self.wrong(lines), projection.texts
+        row_error, texts = self.row_error(lines), projection.texts
         columns = {name: [row.get(name) for row in rows] for name in projection.names}
         if projection.id is not None and projection.optional_id and rule is not None:
             has_ids = [projection.id in row for row in rows]
-            rule.expect_each(has_ids, wrong)
+            rule.expect_each(has_ids, row_error)
             if not has_ids[0]:
                 del columns[projection.id]
                 projection = replace(projection, id=None)
@@ -538,10 +534,10 @@ class JsonLines(LineParser):
                             if name == projection.fingerprint
                             else ""
                         )
-                        raise wrong(place, f"{lacking} missing ({present}{texts_too})")
+                        raise row_error(place, f"{lacking} missing ({present}{texts_too})")
             if len(texts) > 1 and any(name in row for row in rows):
                 self.present_columns.add(name)
-        return batch_of_values(columns, projection, rule, wrong)
+        return batch_of_values(columns, projection, rule, row_error)
 
 
 def _whole_json(begin: bytes) -> str | None:

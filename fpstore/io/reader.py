@@ -271,8 +271,12 @@ def _decide(waiting: list[Batch], rule: IdRule, rows: int) -> Iterator[Batch]:
             f"give the id type explicitly ({keyword('id_type', 'str')})"
         )
     for batch in waiting:
-        if rule.kind == "int" and isinstance(batch.ids, StringColumn) and batch.wrong is not None:
-            batch = batch._replace(ids=rule.integers(batch.ids, batch.wrong))
+        if (
+            rule.kind == "int"
+            and isinstance(batch.ids, StringColumn)
+            and batch.row_error is not None
+        ):
+            batch = batch._replace(ids=rule.integers(batch.ids, batch.row_error))
         yield batch
 
 

@@ -57,7 +57,7 @@ IdType = Literal["auto", "int", "str"]
 IdKind = Literal["int", "str"]
 IdColumn = Words | StringColumn | None
 # makes the error of a row from its place in a batch and a message
-Wrong = Callable[[int, str], InputError]
+RowError = Callable[[int, str], InputError]
 Value = TypeVar("Value")
 
 
@@ -177,7 +177,7 @@ class Batch(NamedTuple):
     chars: int = 0  # the length of the texts that the fingerprints were made of
     whole_pages: int = 0  # the pages whose fingerprints were made of their whole texts
     paths: list[Path] | None = None  # if each row is a file
-    wrong: Wrong | None = None
+    row_error: RowError | None = None
     unbuffered: bool = False  # the rows are wanted before others come
     # rows that are not known, but whose ids are, and rows that are wrong
     left_out: Sequence[OmittedRow] = ()
@@ -224,15 +224,15 @@ class IdRule:
             raise InputError(f"{now} here, but earlier rows have {before}")
         self.has_ids = has_ids
 
-    def expect_each(self, has_ids: list[bool], wrong: Wrong) -> None:
+    def expect_each(self, has_ids: list[bool], row_error: RowError) -> None:
         """Refuse a mixture among some rows."""
         for place in sorted(map(has_ids.index, set(has_ids))):
             try:
                 self.expect(has_ids[place])
             except InputError as error:
-                raise wrong(place, str(error)) from None
+                raise row_error(place, str(error)) from None
 
-    def unify_type(self, ids: Words | StringColumn, wrong: Wrong) -> Words | StringColumn:
+    def unify_type(self, ids: Words | StringColumn, row_error: RowError) -> Words | StringColumn:
         """Return ids that have a type of their own as the type of all.
 
         Refuse a mixture, unless the caller has chosen a type.
@@ -242,18 +242,18 @@ class IdRule:
         if kind == self.kind:
             return ids
         if self.id_type == "auto":
-            raise wrong(0, mixed_ids(kind))
+            raise row_error(0, mixed_ids(kind))
         return (
-            self.integers(ids, wrong)
+            self.integers(ids, row_error)
             if isinstance(ids, StringColumn)
             else StringColumn.of(list(map(str, ids.tolist())))
         )
 
-    def integers(self, ids: StringColumn, wrong: Wrong) -> Words:
+    def integers(self, ids: StringColumn, row_error: RowError) -> Words:
         """Return textual ids as integers."""
         integers = parse_integers(ids, plain=self.id_type == "auto")
         return (
-            np.array(converted(ids.texts(), self.integer, wrong), np.uint64)
+            np.array(converted(ids.texts(), self.integer, row_error), np.uint64)
             if integers is None
             else integers
         )
@@ -374,8 +374,8 @@ class RowSource(ABC):
         place, message = problem
         raise (
             InputError(f"{self.label}: {message}")
-            if batch.wrong is None
-            else batch.wrong(place, message)
+            if batch.row_error is None
+            else batch.row_error(place, message)
         )
 
     @abstractmethod
@@ -494,7 +494,9 @@ class RowFlags:
         )
 
 
-def converted(values: Iterable[Any], convert: Callable[[Any], Value], wrong: Wrong) -> list[Value]:
+def converted(
+    values: Iterable[Any], convert: Callable[[Any], Value], row_error: RowError
+) -> list[Value]:
     """Return values as something else, one by one.
 
     The error names the row of one that cannot be.
@@ -504,7 +506,7 @@ def converted(values: Iterable[Any], convert: Callable[[Any], Value], wrong: Wro
         try:
             out.append(convert(value))
         except InputError as error:
-            raise wrong(place, str(error)) from None
+            raise row_error(place, str(error)) from None
     return out
 
 
@@ -512,7 +514,7 @@ def batch_of_values(
     columns: dict[str, list[Any]],
     projection: Projection,
     rule: IdRule | None,
-    wrong: Wrong,
+    row_error: RowError,
     typed: bool = True,
 ) -> Batch:
     """Return rows from Python's values in each column, None where there is none; ``typed``.
@@ -532,14 +534,17 @@ def batch_of_values(
                 for place in np.flatnonzero(~known).tolist()
             ]
         columns = {name: list(compress(values, known)) for name, values in columns.items()}
-        wrong_row, wrong = wrong, lambda place, message: wrong_row(places[place], message)
+        outer_error, row_error = (
+            row_error,
+            lambda place, message: outer_error(places[place], message),
+        )
 
     def column_texts(name: str) -> list[str]:
         return converted(
-            columns[name], _text, lambda place, message: wrong(place, f"{name}: {message}")
+            columns[name], _text, lambda place, message: row_error(place, f"{name}: {message}")
         )
 
-    batch = Batch(known=known, wrong=wrong, left_out=left_out)
+    batch = Batch(known=known, row_error=row_error, left_out=left_out)
     if isinstance(projection.text, tuple):
         batch = batch._replace(texts=list(zip(*map(column_texts, projection.text), strict=True)))
     elif projection.text is not None:
@@ -547,14 +552,14 @@ def batch_of_values(
     if projection.fingerprint is not None:
         batch = batch._replace(
             fingerprints=column_fingerprints(
-                columns[projection.fingerprint], projection.digits, wrong
+                columns[projection.fingerprint], projection.digits, row_error
             )
         )
     if projection.id is not None:
-        batch = batch._replace(ids=column_ids(columns[projection.id], rule, wrong, typed))
+        batch = batch._replace(ids=column_ids(columns[projection.id], rule, row_error, typed))
     if projection.score is not None:
         batch = batch._replace(
-            scores=column_scores(columns[projection.score], projection.score, wrong)
+            scores=column_scores(columns[projection.score], projection.score, row_error)
         )
     return batch
 
@@ -564,7 +569,7 @@ def id_or_none(value: object) -> int | str | None:
     return value if isinstance(value, (int, str)) and not isinstance(value, bool) else None
 
 
-def column_fingerprints(values: list[Any], digits: Digits, wrong: Wrong) -> Words:
+def column_fingerprints(values: list[Any], digits: Digits, row_error: RowError) -> Words:
     """Return integers and strings of digits as fingerprints."""
     kinds = set(map(type, values))
     with suppress(InputError, UnicodeEncodeError):  # below, an error names the row
@@ -575,11 +580,13 @@ def column_fingerprints(values: list[Any], digits: Digits, wrong: Wrong) -> Word
             )
         if kinds == {str} and (rows := parse_texts(values, digits)) is not None:
             return rows
-    return digits.width.rows(converted(values, lambda value: _fingerprint(value, digits), wrong))
+    return digits.width.rows(
+        converted(values, lambda value: _fingerprint(value, digits), row_error)
+    )
 
 
 def column_ids(
-    values: list[Any], rule: IdRule | None, wrong: Wrong, typed: bool = True
+    values: list[Any], rule: IdRule | None, row_error: RowError, typed: bool = True
 ) -> Words | StringColumn:
     """Return integers and strings as ids, with the type that a rule asks for.
 
@@ -588,29 +595,29 @@ def column_ids(
     try:
         checked: Any = check_ids(values, len(values))
     except InputError:  # an id is wrong, which is named below, or types are mixed
-        checked = converted(values, _id, wrong)
+        checked = converted(values, _id, row_error)
         if rule is not None and rule.id_type == "auto":
             kinds = [type(value).__name__ for value in checked]
             odd = next(
                 (place for place, kind in enumerate(kinds) if kind != (rule.kind or kinds[0])), None
             )
             if odd is not None:
-                raise wrong(odd, mixed_ids(kinds[odd])) from None
+                raise row_error(odd, mixed_ids(kinds[odd])) from None
         checked = list(map(str, checked))
     ids = StringColumn.of(checked) if isinstance(checked, list) else checked
     if rule is None or not values or (not typed and rule.kind is None):
         return ids
     return (
-        rule.unify_type(ids, wrong)
+        rule.unify_type(ids, row_error)
         if typed or rule.kind == "str"
-        else rule.integers(cast(StringColumn, ids), wrong)
+        else rule.integers(cast(StringColumn, ids), row_error)
     )
 
 
-def column_scores(values: Iterable[Any], name: str, wrong: Wrong) -> Words:
+def column_scores(values: Iterable[Any], name: str, row_error: RowError) -> Words:
     """Return numbers, or the digits of some, as keys."""
     return rows_of_keys(
-        converted(values, score_key, lambda place, message: wrong(place, f"{name}: {message}"))
+        converted(values, score_key, lambda place, message: row_error(place, f"{name}: {message}"))
     )
 
 

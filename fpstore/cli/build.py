@@ -122,10 +122,9 @@ def build(args: Arguments) -> None:
     settings = {name: getattr(args, name) for name in (*_BUILD_OPTIONS, "index_ids")}
     width = args.width
     if hasattr(maker, "usual_radius"):
-        width, settings["radius"] = (
-            maker.width,
-            args.radius if args.is_given("radius") else maker.usual_radius,
-        )
+        width = maker.width
+        if not args.is_given("radius"):
+            settings["radius"] = maker.usual_radius
     options.check_design_name(args.design, settings["radius"], width)
     notices = Notices(kind, args.left_out)
     source: Any = []

@@ -415,7 +415,11 @@ def declared_maker(args: Arguments, kind: str) -> Any:
             )
     if kind == FINGERPRINTS:
         return None
-    maker: Any = text_maker(args)
+    return maker_for_inputs(args, kind, text_maker(args))
+
+
+def maker_for_inputs(args: Arguments, kind: str, maker: Any) -> Any:
+    """Return a fingerprinter of texts for the columns of rows, and for pages."""
     if kind == ROWS:
         maker, _ = column_fingerprinter(maker, args.text_field)
     return page_fingerprinter(maker, args.html)

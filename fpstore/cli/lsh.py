@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from fpstore import lsh as indexes
 from fpstore.cli import content, options
-from fpstore.cli.content import FINGERPRINTS, ROWS, Notices
+from fpstore.cli.content import FINGERPRINTS, Notices
 from fpstore.cli.options import argument, option
 from fpstore.cli.output import print_json, summary
 from fpstore.cli.verb import Arguments, Verbs, fail, output_is, verb
-from fpstore.hashing.fields import column_fingerprinter
-from fpstore.hashing.html import page_fingerprinter
 from fpstore.lsh import LshPlan
 from fpstore.lsh.api import UNKNOWN_COUNT
 from fpstore.lsh.plan import sized
@@ -152,10 +148,8 @@ def build(args: Arguments) -> None:
         )
     content.refuse_foreign(args, kind)
     content.check_inputs(kind, args.inputs, "")
-    maker: Any = content.features_maker(args, "minhash")
-    if kind == ROWS:
-        maker, _ = column_fingerprinter(maker, args.text_field)
-    maker, notices = page_fingerprinter(maker, args.html), Notices(kind)
+    maker = content.maker_for_inputs(args, kind, content.features_maker(args, "minhash"))
+    notices = Notices(kind)
     source = content.open_inputs(args, kind, args.inputs, maker, notices)
     documents = args.documents or source.input_rows
     if documents is None:

@@ -257,7 +257,7 @@ def calibrate(
     ('size=1', 8, Rate(count=40, total=40))
     """
     check_progress(progress)
-    options = Options.checked(
+    options = Options(
         image, settings, changes, most_wrong, group, sample, copies, resemblance, seed
     )
     resources = Resources(0, parse_threads(threads), progress)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -150,55 +149,41 @@ def _value(text: str) -> Any:
         return text
 
 
-@dataclass(frozen=True)
+@dataclass
 class Options:
-    """The checked arguments of :func:`fpstore.calibration.calibrate`."""
+    """The arguments of :func:`fpstore.calibration.calibrate`, which are checked and parsed here."""
 
-    settings: Sequence[Setting]
-    changes: Sequence[Any]
-    most_wrong: float
-    group: str
-    sample: int
-    copies: int
-    resemblance: float
-    seed: int
+    images: bool
+    settings: Any = None  # sequence of Setting
+    changes: Any = None  # sequence of TextChange or ImageChange
+    most_wrong: float = MOST_WRONG
+    group: str = GROUP
+    sample: int = SAMPLE
+    copies: int = COPIES
+    resemblance: Any = None  # float
+    seed: int = 0
 
-    @staticmethod
-    def checked(
-        images: bool,
-        settings: Iterable[str | Fingerprinter[Any]] | None,
-        changes: Iterable[str] | None,
-        most_wrong: float = MOST_WRONG,
-        group: str = GROUP,
-        sample: int = SAMPLE,
-        copies: int = COPIES,
-        resemblance: float | None = None,
-        seed: int = 0,
-    ) -> Options:
-        for name, argument in (("settings", settings), ("changes", changes)):
-            if isinstance(argument, str):
+    def __post_init__(self) -> None:
+        for name in ("settings", "changes"):
+            if isinstance(argument := getattr(self, name), str):
                 raise InputError(
                     f"{name} must be a list, got one str: wrap {show(argument)} in a list",
                     got=argument,
                 )
-        if (check_share(resemblance, "resemblance") or 0) > 1:
+        if (check_share(self.resemblance, "resemblance") or 0) > 1:
             raise InputError(
-                f"resemblance must be a share up to 1, such as 0.5, got {show(resemblance)}"
+                f"resemblance must be a share up to 1, such as 0.5, got {show(self.resemblance)}"
             )
-        values = usual_settings(images) if settings is None else settings
-        compared = [read_setting(value, images) for value in values]
-        if not compared:
+        values = usual_settings(self.images) if self.settings is None else self.settings
+        self.settings = [read_setting(value, self.images) for value in values]
+        if not self.settings:
             raise InputError("settings is empty: leave it out to compare the usual ones")
-        kind, usual_changes = (ImageChange, IMAGE_CHANGES) if images else (TextChange, CHANGES)
-        parsed_changes = usual_changes if changes is None else [*map(kind.parse, changes)]
-        usual = IMAGE_BOUND if images else BOUND
-        return Options(
-            compared,
-            parsed_changes,
-            check_number(most_wrong, 0, 1, "most_wrong"),
-            check_choice(group, GROUPINGS, "group"),
-            check_whole(sample, LEAST_SAMPLE, MOST_SAMPLE, "sample"),
-            check_whole(copies, 1, MOST_SAMPLE, "copies"),
-            usual if resemblance is None else resemblance,
-            check_whole(seed, 0, 2**64 - 1, "seed"),
-        )
+        kind, usual_changes = (ImageChange, IMAGE_CHANGES) if self.images else (TextChange, CHANGES)
+        self.changes = usual_changes if self.changes is None else [*map(kind.parse, self.changes)]
+        if self.resemblance is None:
+            self.resemblance = IMAGE_BOUND if self.images else BOUND
+        self.most_wrong = check_number(self.most_wrong, 0, 1, "most_wrong")
+        check_choice(self.group, GROUPINGS, "group")
+        self.sample = check_whole(self.sample, LEAST_SAMPLE, MOST_SAMPLE, "sample")
+        self.copies = check_whole(self.copies, 1, MOST_SAMPLE, "copies")
+        self.seed = check_whole(self.seed, 0, 2**64 - 1, "seed")

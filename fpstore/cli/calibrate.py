@@ -160,7 +160,7 @@ def _calibration(args: Arguments) -> Calibration:
         args.refuse("is for folders: with --text or --image", "suffixes")
     notices, columns = Notices(TEXTS), None
     with usage_errors():
-        measure_options = Options.checked(
+        measure_options = Options(
             args.image,
             args.settings or None,
             args.changes or None,

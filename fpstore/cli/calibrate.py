@@ -388,10 +388,9 @@ def _record(comparison: Comparison, limit: int | None) -> dict[str, Any]:
 
 
 def _print_comparison(comparison: Comparison, args: Arguments) -> None:
-    record, limit = _record(comparison, None), args.limit
-    only_a, only_b = (
-        sum(not feature[f"weight_{other}"] for feature in record["differing"]) for other in "ba"
-    )
+    record, limit = _record(comparison, 0), args.limit
+    only_a = sum(not feature.weight_b for feature in comparison.differing)
+    only_b = sum(not feature.weight_a for feature in comparison.differing)
     reweighted = len(comparison.differing) - only_a - only_b
     rows = [
         (

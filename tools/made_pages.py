@@ -105,14 +105,18 @@ class Site:
         )
 
 
+def link(name: str) -> str:
+    return f"<a href=/{name.replace(' ', '-')}>{name}</a>"
+
+
 def links(names: list[str]) -> str:
     """Return a list of links."""
-    return f"<ul>{''.join(f'<li><a href=/{name.replace(chr(32), chr(45))}>{name}</a></li>' for name in names)}</ul>"
+    return f"<ul>{''.join(f'<li>{link(name)}</li>' for name in names)}</ul>"
 
 
 def line_of_links(names: list[str]) -> str:
     """Return links with bars between them."""
-    return f"<p>{' | '.join(f'<a href=/{name.replace(chr(32), chr(45))}>{name}</a>' for name in names)}</p>"
+    return f"<p>{' | '.join(map(link, names))}</p>"
 
 
 def paragraphs(text: str, count: int = 4) -> str:

@@ -1,4 +1,4 @@
-"""The operation bands: near-duplicates by keys of bands, beside the exact join, the hashing of as many texts, and the memory."""
+"""The operation bands: near-duplicates by keys of bands, beside an exact join and hashing."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def _joined(rows: Words, banded: float) -> Result:
 def _originals(
     seed: int, count: int
 ) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], np.random.Generator]]:
-    """Yield some rows after the other, the row of which each is a copy, or its own, and random numbers for them."""
+    """Yield blocks of row numbers, the original of each row (or itself), and a generator."""
     first = count - count // COPIES
     for start in range(0, count, BLOCK_ROWS):
         rng = np.random.default_rng([seed, start])
@@ -141,7 +141,7 @@ def _originals(
 
 
 def _sketches(seed: int, count: int) -> tuple[Words, BandKeys]:
-    """Return fingerprints, and keys that copies share with their originals as often as sets of the similarity do."""
+    """Return fingerprints and band keys; copies share as many keys as similar sets would."""
     rows, some = SpilledNumbers(np.uint64), _bands()
     keys = BandKeys(some.number)
     for own, originals, rng in _originals(seed, count):

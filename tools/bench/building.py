@@ -86,7 +86,7 @@ def _write(path: Path, size: int) -> None:
 
 
 def memory(bench: Bench) -> Result:
-    """Peak memory of a build with a small budget (`--memory`) from generated chunks, and the same bytes as with plenty."""
+    """Peak memory of a build with a small budget (`--memory`), whose bytes must stay the same."""
     log2 = SPILLING_LOG2 if bench.smoke else bench.log2(28)
     budget = parse_memory(bench.options.memory or (LEAST_MEMORY if bench.smoke else "1GiB"))
     design = bench.designs("flip-2")[0]

@@ -107,7 +107,7 @@ def change(task: Result) -> Result:
 
 
 def longest_at(moment: float, ends: list[float], seconds: list[float]) -> float:
-    """Return the longest of the calls that were under way from half a second before a moment to one second after it."""
+    """Return the longest call under way between 0.5 s before a moment and 1 s after it."""
     near = (
         took
         for end, took in zip(ends, seconds, strict=True)

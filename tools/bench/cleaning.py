@@ -13,6 +13,7 @@ import sys
 import sysconfig
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -52,20 +53,16 @@ def join(bench: Bench) -> Result:
         others = data.near(bench.seed, keys, min(1 << QUERY_LOG2, len(keys)))
         others[::2] = data.uniform(bench.seed + 1, log2)[: len(others)][::2]
         with fpstore.build(bench.folder / "join.fps", keys, radius=RADIUS) as store:
-            probing = bench.seconds(
-                lambda store=store, others=others: store.probe_many(others, RADIUS, threads=1)  # type: ignore[misc]
-            )
-            joining = bench.seconds(lambda store=store, others=others: _joined(store, others))  # type: ignore[misc]
-            found, wanted = (
-                _joined(store, others),
-                len(store.probe_many(np.unique(others), RADIUS).fingerprints),
-            )
-            if found != wanted:
-                raise AssertionError(f"a join finds {found} pairs, and probes {wanted}")
+            probing = bench.seconds(partial(store.probe_many, others, RADIUS, threads=1))
+            joining = bench.seconds(partial(_joined, store, others))
+            pairs = _joined(store, others)
+            matches = len(store.probe_many(np.unique(others), RADIUS).fingerprints)
+            if pairs != matches:
+                raise AssertionError(f"a join finds {pairs} pairs, and probes {matches}")
             out[f"2^{log2}"] = {
                 "design": store.design.name,
                 "queries": len(others),
-                "pairs": found,
+                "pairs": pairs,
                 "probes_microseconds_per_query": round(probing / len(others) * 1e6, 3),
                 "join_microseconds_per_query": round(joining / len(others) * 1e6, 3),
                 "probes_to_join": ratio(probing, joining),
@@ -92,7 +89,7 @@ def dedup(bench: Bench) -> Result:
     def clear(threads: int) -> fpstore.Deduplication:
         return fpstore.dedup(source, clean, text="text", id="id", threads=threads, overwrite=True)
 
-    whole, two = (bench.seconds(lambda threads=threads: clear(threads)) for threads in (1, 2))  # type: ignore[misc]
+    whole, two = (bench.seconds(partial(clear, threads)) for threads in (1, 2))
     reading = bench.seconds(
         lambda: [
             batch.column(0).to_pylist()

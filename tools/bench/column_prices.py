@@ -58,7 +58,7 @@ CASES = (
 
 
 def column_prices(bench: Bench) -> Result:
-    """Fit the prices to the work that the kernel counts, and say how far the work expected of a sample is from it."""
+    """Fit the prices to the work that the kernel counts, and compare with the expected work."""
     points: list[Result] = []
     works: list[ColumnWork] = []
     for case in CASES:
@@ -84,7 +84,7 @@ def column_prices(bench: Bench) -> Result:
 
 
 def _counts(prober: _kernel.ColumnProber, queries: Words, radius: int) -> tuple[int, int, int]:
-    """Return the number of look-ups of a probe, of entries whose tags it compared, and of distances that it computed."""
+    """Return how many look-ups, comparisons of tags and distances a probe took."""
     found = prober.probe(queries, radius)
     assert found is not None
     return found[3]

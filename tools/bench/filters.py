@@ -23,7 +23,7 @@ CHANGES = 4_096  # before each merge
 
 
 def filter_sizes(bench: Bench) -> Result:
-    """Probe two tables whose filters have some bits for each prefix, by queries of which hardly any has a match."""
+    """Probe two tables with filters of several sizes, by queries that hardly ever match."""
     log2 = bench.log2()
     keys = bench.keys("uniform", log2)
     absent = random_words(

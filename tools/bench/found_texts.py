@@ -70,7 +70,7 @@ def _one(bench: Bench, tool: TextIndex, made: Corpus) -> Result:
 
 
 def _parts(bench: Bench, tool: TextIndex, asked: list[str]) -> Result:
-    """Return what signing takes of the look-ups, and look-ups of many at once, of tools that have these."""
+    """Return the times of signing and of look-ups in batches, for tools that have them."""
     out: Result = {}
     if tool.sign(asked[0]) is not None:
         out["of_these_signing"] = microseconds(

@@ -76,7 +76,7 @@ class Bench:
         return self.options.designs or default
 
     def packed(self, design: str) -> list[tuple[str, str]]:
-        """Return each codec asked for, with the name under which a design packed by it is reported."""
+        """Return each codec, and the name of the design packed by it in the report."""
         return [
             (codec, design if codec == HUFFMAN else f"{design}, {codec}")
             for codec in self.options.codecs
@@ -230,7 +230,7 @@ class Growth:
 
 
 class Peak:
-    """Context manager: ``bytes`` is the most memory of its own that the process had (mapped files are not its own)."""
+    """Context manager: ``bytes`` is the peak anonymous memory, which has no mapped files."""
 
     def __init__(self) -> None:
         self.bytes = 0

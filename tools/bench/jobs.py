@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -70,14 +71,14 @@ def jobs(bench: Bench) -> Result:
 
 
 def _questions(texts: list[str]) -> tuple[list[str], int]:
-    """Return whole texts from the end, with about as many n-grams as a large benchmark has, and how many these are."""
-    found, ngrams = [], 0
+    """Return texts from the end with the n-grams of a large benchmark, and their number."""
+    questions, ngrams = [], 0
     for text in reversed(texts):
         if ngrams >= MOST_NGRAMS:
             break
-        found.append(text)
+        questions.append(text)
         ngrams += len(set(fpstore.SimHash(size=NGRAM).features(text)))
-    return found, ngrams
+    return questions, ngrams
 
 
 def _minhashes(bench: Bench, texts: list[str]) -> Result:
@@ -90,7 +91,7 @@ def _minhashes(bench: Bench, texts: list[str]) -> Result:
     out: Result = {"fpstore": {"megabytes_per_second": round(size / own / 1e6, 1)}}
     for name, sign in {"rensa": _rensa, "datasketch": _datasketch}.items():
         try:
-            took = bench.seconds(lambda sign=sign: [sign(words(text)) for text in texts])  # type: ignore[misc]
+            took = bench.seconds(partial(_signed, sign, texts))
         except ImportError as error:
             out[name] = f"{error.name} is missing: pip install {error.name}"
             continue
@@ -99,6 +100,10 @@ def _minhashes(bench: Bench, texts: list[str]) -> Result:
             "to_fpstore": ratio(took, own),
         }
     return out
+
+
+def _signed(sign: Callable[[list[str]], object], texts: list[str]) -> list[object]:
+    return [sign(words(text)) for text in texts]
 
 
 def _rensa(pieces: list[str]) -> object:

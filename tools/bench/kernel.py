@@ -18,7 +18,7 @@ DECODE_ROOM = 1 << 17
 
 
 def sizes(bench: Bench) -> Result:
-    """All bytes of a table per fingerprint against the limit, as built and as computed, at several sizes of blocks and widths."""
+    """Bytes of a table per fingerprint against the limit, built and computed, by block size."""
     out: Result = {}
     for log2 in (bench.log2(),) if bench.smoke or bench.options.log2 else (22, 24, 26):
         for codec, block_bytes in (
@@ -46,7 +46,7 @@ def sizes(bench: Bench) -> Result:
 
 
 def _computed(codec: str) -> Result:
-    """Compute sizes of uniform fingerprints of 64 bits, most of them too many to build here, by the estimate of the planner."""
+    """Return estimated sizes of sets of 64 bits, of which most are too large to build."""
     blocks = BlockPacking(DEFAULT_BLOCK_BYTES, codec)
     out: Result = {}
     for name, n in {
@@ -98,7 +98,7 @@ def _sizes_of_widths(bench: Bench) -> Result:
 
 
 def decode(bench: Bench) -> Result:
-    """Fingerprints decoded and scanned per second, one thread, every codec and instruction set, checksums verified."""
+    """Fingerprints decoded and scanned per second by one thread, every codec and ISA, verified."""
     out: Result = {}
     decoded: list[list[int]] = []
     for codec in bench.options.codecs:

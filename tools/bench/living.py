@@ -91,7 +91,7 @@ ROUND = 250  # syncs of the disk alone, and probe-inserts, in turn
 
 
 def probe_insert(bench: Bench) -> Result:
-    """`probe_insert` one at a time, durable in each call (beside the disk's rate of syncs) and in groups, and in batches."""
+    """`probe_insert`: single durable calls (beside the disk's syncs), in groups, and in batches."""
     log2 = bench.log2()
     out: Result = {"n": 1 << log2}
     for design in bench.designs("flip-2", "manku-10"):
@@ -124,7 +124,7 @@ def probe_insert(bench: Bench) -> Result:
 
 
 def _durable(bench: Bench, path: Path) -> Result:
-    """Insert one at a time, each call durable, in turn with 4 KiB writes and syncs to space that is there already."""
+    """Alternate durable inserts of one with synced writes of 4 KiB into allocated space."""
     rounds = 2 if bench.smoke else 2 * bench.repeats
     fresh = _fresh(bench, rounds * ROUND).tolist()
     file = os.open(bench.folder / "sync.bin", os.O_RDWR | os.O_CREAT)

@@ -151,7 +151,7 @@ def _of_sketches(bench: Bench, log2: int) -> Result:
 
 
 def _check(matches: fpstore.lsh.Matches, expected: npt.NDArray[np.uint64], computed: float) -> None:
-    """Raise AssertionError if the share of the near documents that is found is not the one that is computed."""
+    """Raise AssertionError if the recall of the matches is not the computed one."""
     owners = np.repeat(np.arange(len(expected)), np.diff(matches.lims))
     ids = np.asarray(matches.read_ids())
     found = len(np.unique(owners[ids == expected[owners]])) / len(expected)

@@ -32,7 +32,8 @@ def urls(count: int) -> Iterator[str]:
     for _ in range(count):
         host = int(drawn.random() * HOSTS)
         pages[host] += drawn.randint(1, 9)
-        yield f"https://www.site-{host * 7919 % 100_003:05d}.example/articles/{pages[host]:06d}.html"
+        site = f"site-{host * 7919 % 100_003:05d}"
+        yield f"https://www.{site}.example/articles/{pages[host]:06d}.html"
 
 
 def paths(count: int) -> Iterator[str]:
@@ -40,13 +41,15 @@ def paths(count: int) -> Iterator[str]:
     for number in range(count):
         folder, file = divmod(number, 1000)
         levels = "/".join(FOLDERS[folder // 10**level % 10] for level in range(4))
-        yield f"/srv/corpus/{levels}/part-{folder:05d}/document-{number * 48271 % 2**31:010d}-{file:03d}.txt"
+        name = f"document-{number * 48271 % 2**31:010d}-{file:03d}.txt"
+        yield f"/srv/corpus/{levels}/part-{folder:05d}/{name}"
 
 
 def strings(bench: Bench) -> Result:
-    """Bytes of string ids beside `zstd -3` of the list, builds beside integers, ids of matches, and ten times as many.
+    """Bytes of string ids beside `zstd -3`, builds beside integer ids, and ids of matches.
 
-    With `--log2`, so many URLs and paths, and not ten times as many.
+    URLs are measured at two sizes, of which the second is ten times the first; with `--log2`, at
+    that size only.
     """
     out: Result = {}
     for name, make, count in (("urls", urls, URLS), ("paths", paths, PATHS)):
@@ -156,7 +159,7 @@ def _asked(bench: Bench, store: fpstore.Store, keys: data.Words) -> Result:
 
 
 def by_id(bench: Bench) -> Result:
-    """Look-ups, deletes and upserts of one id with the index, for integers and for paths, before the sync."""
+    """Look-ups, deletes and upserts of one integer or path through the index, before the sync."""
     out: Result = {}
     count = SMOKE_STRINGS if bench.smoke else INTEGERS
     keys = data.random_words(np.random.default_rng([bench.seed, 3]), count)

@@ -74,7 +74,7 @@ def _masks(prefix_bits: int, count: int) -> Words:
 
 
 def fitted(rows: Sequence[tuple[float, ...]], times: list[float]) -> npt.NDArray[np.float64]:
-    """Return the prices, none below zero, that explain the times with the least squares of relative errors."""
+    """Return the prices, none below zero, with the least squares of relative errors."""
     scale = np.array(times)
     shares = np.array(rows) / scale[:, None]
     used = list(range(shares.shape[1]))
@@ -153,7 +153,7 @@ def _scanned(bench: Bench, size: int, width: int) -> Result:
 
 
 def costs(bench: Bench) -> Result:
-    """Fit the constants of the planner to look-ups in one table that meet 1/4 to 16,384 entries, and to scans."""
+    """Fit the constants of the planner to look-ups of 1/4 to 16,384 entries, and to scans."""
     chosen = _kernel.isa()
     try:
         cases = {

@@ -1,4 +1,4 @@
-"""The operation plots: pictures of growth, frontier and radii, from this run or from JSON files (`--json-in`) of earlier ones."""
+"""The operation plots: pictures of growth, frontier and radii, from reports (`--json-in`)."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def _point(point: Result) -> tuple[str, str, float, float] | None:
 def _label(
     figure: Any, axes: Any, legend: Any, names: list[str], places: list[tuple[float, float]]
 ) -> None:
-    """Write each name beside its point, where it meets no other name, no point, no legend and no edge."""
+    """Write each name beside its point, clear of other names, points, the legend and the edge."""
     from matplotlib.transforms import Bbox
 
     figure.canvas.draw()

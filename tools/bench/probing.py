@@ -79,7 +79,7 @@ class Field:
         }
 
     def batches(self, store: fpstore.Store, batch: Words, absent: Words) -> Result:
-        """Time batches of several sizes, and a large one of queries of which hardly any has a match."""
+        """Time batches of several sizes, and a large batch that hardly ever matches."""
         sizes = {
             str(size): self.threads(store, batch[:size])
             for size in (*SMALLER_BATCHES, len(batch))
@@ -169,7 +169,7 @@ class Field:
             return {"missing": str(error)}
         batch = self.bench.fitting(lambda q: rival.run(q, 1), self.queries)
         require_same(rival.answers(batch), self.first(len(batch)), contender.name)
-        took = {t: self.bench.seconds(lambda t=t: rival.run(batch, t)) for t in contender.threads}  # type: ignore[misc]
+        took = {t: self.bench.seconds(partial(rival.run, batch, t)) for t in contender.threads}
         out = {"n": 1 << log2, "microseconds": microseconds(took[1], len(batch))}
         if 2 in took:
             out["two_threads_microseconds"] = microseconds(took[2], len(batch))
@@ -249,8 +249,9 @@ def growth(bench: Bench) -> Result:
             checked = check_store(
                 store, queries, bench.keys("uniform", size) if size <= 22 else None
             )
-            batch = bench.fitting(lambda q, s=store: s.probe_many(q, threads=1), queries)  # type: ignore[misc]
-            took = bench.seconds(lambda s=store, b=batch: s.probe_many(b, threads=1))  # type: ignore[misc]
+            probe_many = partial(store.probe_many, threads=1)
+            batch = bench.fitting(probe_many, queries)
+            took = bench.seconds(partial(probe_many, batch))
             median, tail = single_times(bench, store, queries[:SINGLE_QUERIES])
             points.append(
                 {

@@ -1,4 +1,4 @@
-"""The rivals: exact indexes for the same radius, each with what it takes to compare it with a store in one run."""
+"""The rivals: exact indexes for the same radius, which run beside a store."""
 
 from __future__ import annotations
 

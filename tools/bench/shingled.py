@@ -54,7 +54,7 @@ class Corpus(NamedTuple):
 
 
 def corpus(seed: int, count: int) -> Corpus:
-    """Return a corpus of some size, made from a seed and from the frequencies of words on this machine."""
+    """Return ``count`` texts, drawn from the frequencies of words on this machine."""
     rng = np.random.default_rng([seed, 1 << 47])
     names, shares = _vocabulary()
     first_copy = count - int(count * COPIES)

@@ -1,9 +1,10 @@
-"""The operation single: probes one at a time, with integer and string ids, by one thread and by several."""
+"""The operation single: probes one at a time, integer and string ids, one thread and several."""
 
 from __future__ import annotations
 
 import threading
 import time
+from functools import partial
 
 import fpstore
 from bench.answers import of_store
@@ -84,7 +85,7 @@ def _timed(bench: Bench, store: fpstore.Store, queries: Words) -> Result:
 def _by_threads(bench: Bench, store: fpstore.Store, values: list[int]) -> Result:
     """Time all queries by one thread, and shared by several of one process."""
     rounds = values * (1 if bench.smoke else ROUNDS)
-    one, many = (bench.seconds(lambda n=n: _share(store, rounds, n)) for n in (1, THREADS))  # type: ignore[misc]
+    one, many = (bench.seconds(partial(_share, store, rounds, n)) for n in (1, THREADS))
     return {"threads": THREADS, "threads_ratio": ratio(one, many)}
 
 

@@ -138,7 +138,7 @@ def processor_seconds() -> float:
 
 
 def _by_stage(plan: Plan, folder: Path) -> Result:
-    """Run all tasks here; return what the tasks of each stage take, and the bytes of their results."""
+    """Run all tasks here; return the time and the bytes of the results of each stage."""
     out: Result = {}
     for stage in plan.status():
         used, before = processor_seconds(), folder_bytes(folder)
@@ -153,7 +153,7 @@ def _by_stage(plan: Plan, folder: Path) -> Result:
 
 
 def build_once(task: Result) -> Result:
-    """Build a store of fingerprints by one task of a plan and at once, by leading bits, and probe it by tasks."""
+    """Build a store by tasks of a plan and in one process, and probe it by tasks."""
     folder, count = Path(task["folder"]) / "store", task["rows"]
     folder.mkdir()
     keys = data.uniform(task["seed"], max(int(count - 1).bit_length(), 4))[:count]
@@ -230,7 +230,7 @@ def _scaled(measured: Result, documents: int, seed: int) -> Result:
 
 
 def _simulated(stages: Result, cores: int, seed: int) -> Result:
-    """Return the hours of a job on cores of which some are slow, with and without second runs of stragglers."""
+    """Return the hours of a job when some cores are slow, with and without backup runs."""
     rng = np.random.default_rng(seed)
     slow = np.where(rng.random(cores) < SLOW_SHARE, SLOWER, 1.0)
     ideal = sum(one["core_hours"] for one in stages.values()) / cores

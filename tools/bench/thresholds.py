@@ -28,7 +28,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def thresholds(bench: Bench) -> Result:
-    """Deduplicate texts with planted copies, at many thresholds, by both searches, and with exact verification."""
+    """Deduplicate texts with planted copies, at many thresholds, by both searches, verified."""
     texts, similarities = _texts(bench.seed, SMOKE_PAIRS if bench.smoke else PAIRS)
     table = pa.table({"text": texts})
     out: Result = {"texts": len(texts), "similarities": [LEAST, 1]}
@@ -49,7 +49,7 @@ def thresholds(bench: Bench) -> Result:
 
 
 def _with_common_lines(bench: Bench) -> Result:
-    """Deduplicate texts that have nothing in common but a line in front, with each of several lines."""
+    """Deduplicate texts that share nothing but their first line, for several such lines."""
     rng, out = np.random.default_rng(bench.seed), dict[str, Any]()
     count = SMOKE_PAIRS if bench.smoke else UNRELATED
     words = rng.integers(0, VOCABULARY, (count, WORDS_BEHIND))
@@ -74,7 +74,7 @@ def _with_common_lines(bench: Bench) -> Result:
 
 
 def _texts(seed: int, pairs: int) -> tuple[list[str], Floats]:
-    """Return texts of words that no other text has, each with a copy behind it, and the Jaccard similarity of both."""
+    """Return unrelated texts, each followed by its copy, and the similarity of each pair."""
     rng, pieces = np.random.default_rng(seed), WORDS - SIZE + 1
     wanted = rng.uniform(LEAST, 1, pairs)
     common = np.round(2 * pieces * wanted / (1 + wanted)).astype(int)
@@ -87,7 +87,7 @@ def _texts(seed: int, pairs: int) -> tuple[list[str], Floats]:
 
 
 def _judged(found: fpstore.Deduplication, similarities: Floats, threshold: float) -> Result:
-    """Return the share of copies of at least the threshold that were removed, and the share of removed rows that are alike."""
+    """Return recall (of the copies at the threshold) and precision (of the removed rows)."""
     rows, kept = found.removed.rows.astype(np.int64), found.removed.kept_rows.astype(np.int64)
     is_pair = rows // 2 == kept // 2
     removed = np.zeros(len(similarities), bool)

@@ -76,7 +76,7 @@ def _share_again(hasher: fpstore.HyperplaneHash, vectors: np.ndarray) -> float:
 
 
 def _check(hasher: fpstore.HyperplaneHash, vectors: np.ndarray) -> None:
-    """Compare with a product in float64, which is far more exact than the sums of these vectors need."""
+    """Compare with a product in float64, which is more exact than these sums need."""
     some = vectors[:256].astype(np.float64)
     sides = (
         some @ plane_weights(hasher.dimension, hasher.width, hasher.seed).T.astype(np.float64) > 0

@@ -1,4 +1,4 @@
-"""Damage one file of a store in one way, ask the store everything, repair it, and compare all with what is known to be right.
+"""Damage one file of a store, ask the store everything, repair it, and check every answer.
 
 Each case is a copy of a small store with one damage, in a process of its own. Every operation must
 be refused with an FpstoreError or give the right answer. Faults are: a wrong answer, another

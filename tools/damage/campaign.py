@@ -218,7 +218,9 @@ class Tally:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=damage.__doc__)
+    parser = argparse.ArgumentParser(
+        description=damage.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--cases", type=int, default=1000)
     parser.add_argument("--first", type=int, default=0, help="number of the first case")
     parser.add_argument("--seconds", type=float, default=600)

@@ -18,7 +18,10 @@ PAGE = 4096
 
 
 class Damaged(Protocol):
-    """What is damaged: its folder, older states of it, strange ones, and the names of the stores in it, if it has several."""
+    """A store or index to be damaged.
+
+    It has a folder, older states, other stores to mix in, and the names of the stores inside it.
+    """
 
     spec: Spec
     path: Path
@@ -105,7 +108,7 @@ def choose(store: Damaged, chance: random.Random) -> Damage:
 
 
 def _choose_part(store: Damaged, part: str, chance: random.Random) -> Damage:
-    """Return the loss of a part, or its exchange for another one, of this store or of a strange one."""
+    """Return the loss of a part, or its exchange for another part of this or another store."""
     # an index with older documents is one that had no later ones
     older = store.older if store.spec.shards else []
     others = [

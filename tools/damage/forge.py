@@ -1,4 +1,4 @@
-"""Forged metadata: one field of one record has another value, and all checksums are right, as a forger would make them."""
+"""Forged metadata: one field of one record has another value, under checksums that are right."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ SHAPES = {
 
 
 def choose_forgery(store: Store, chance: random.Random) -> Damage:
-    """Return a forgery of a field, and of those that must be the same where it is in several files."""
+    """Return a forgery of a field; where several files have the field, of all of them."""
     current = _generation(store.path)
     files = sorted(path.name for path in (store.path / current).iterdir())
     tables = [name for name in files if name.endswith(".fpt")]
@@ -313,7 +313,7 @@ def _another(chance: random.Random, data: bytearray, at: int, size: int) -> None
     data[at : at + size] = (number % 256**size).to_bytes(size, "little")
 
 
-# --- Manifest ---------------------------------------------------------------------------------------
+# --- Manifest -------------------------------------------------------------------------------------
 
 
 def rewrite(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
@@ -378,7 +378,7 @@ def _follow(path: Path, folder: str) -> None:
         table.write_bytes(image)
 
 
-# --- Log --------------------------------------------------------------------------------------------
+# --- Log ------------------------------------------------------------------------------------------
 
 
 def _forge_log_header(field: str, chance: random.Random, path: Path) -> None:
@@ -428,11 +428,11 @@ def _forge_log_record(field: str, chance: random.Random, path: Path) -> None:
     path.write_bytes(data)
 
 
-# --- Tables -----------------------------------------------------------------------------------------
+# --- Tables ---------------------------------------------------------------------------------------
 
 
 def _seal_table(data: bytearray) -> None:
-    """Put the checksum of a header right, and those of the pages of a column table, which begin with it."""
+    """Correct the checksum of a header, and of the pages of a column table, which include it."""
     checksum = xxhash.xxh64_intdigest(bytes(data[:4088]))
     data[4088:4096] = checksum.to_bytes(8, "little")
     if data[:8] != b"FPSTCOLS":
@@ -474,7 +474,7 @@ def _forge_table(field: str, columns: bool, chance: random.Random, path: Path) -
     _follow(manifest, path.parent.name)
 
 
-# --- Filters ----------------------------------------------------------------------------------------
+# --- Filters --------------------------------------------------------------------------------------
 
 
 def _seal_filter(data: bytearray) -> None:
@@ -520,7 +520,7 @@ def _forge_filter(field: str, chance: random.Random, path: Path) -> None:
     path.write_bytes(data)
 
 
-# --- LMDB files -------------------------------------------------------------------------------------
+# --- LMDB files -----------------------------------------------------------------------------------
 
 
 def _shape(path: Path, size: int, digest: int, largest: int | None = None) -> None:

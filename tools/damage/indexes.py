@@ -1,4 +1,4 @@
-"""LSH indexes to be damaged, and one damaged index, compared with what the sound one answers and holds."""
+"""LSH indexes to be damaged; a damaged index is compared with the sound one."""
 
 from __future__ import annotations
 

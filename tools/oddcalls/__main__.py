@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Call every public function with values of wrong types, shapes and ranges, and report what is no clear refusal.
+"""Call every public function with odd values, and report what is no clear refusal.
 
 A call starts from arguments that are right, and one to three of them are replaced by odd values. It
 may return, or raise an error of fpstore, or a TypeError or ValueError with a message. Anything else
@@ -234,7 +234,7 @@ def _ended(number: int, frame: object) -> None:
 
 
 def make_calls(calls: list[str], report: int) -> None:
-    """Make calls in this process, and write each before it is made, and its finding afterwards, to a pipe."""
+    """Make calls in this process; write each call to a pipe before it, and its finding after it."""
     signal.signal(signal.SIGALRM, _ended)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     warnings.simplefilter("ignore")

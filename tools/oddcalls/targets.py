@@ -1,4 +1,4 @@
-"""What is called: every public function, constructor and method, each with arguments that are right.
+"""The calls: every public function, constructor and method, with arguments that are right.
 
 Arguments and receivers are Python expressions, so that a call is one line. A required argument
 without an expression here is an error: whoever adds a public function says how it is called.

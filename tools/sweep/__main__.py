@@ -1,4 +1,7 @@
-"""`python tools/sweep`: the folder is run as a script, its modules are imported as the package `sweep`."""
+"""`python tools/sweep`.
+
+The folder is run as a script, its modules are imported as the package `sweep`.
+"""
 
 import sys
 from pathlib import Path

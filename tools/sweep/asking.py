@@ -1,4 +1,4 @@
-"""Runs a case: every way to ask a store, each answer with its distances and ids compared with brute force."""
+"""Runs a case: asks a store in every way, and compares the answers with brute force."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class Asker:
         self.few(store, question, queries, expected, where)
 
     def sharing(self, store: Store, question: Question, where: str) -> None:
-        """Ask for what has the leading bits of each query, which LSH indexes do, where the first table is one of blocks."""
+        """Look up the leading bits of each query, as LSH indexes do, in a first table of blocks."""
         snapshot = store_snapshot(store)
         if snapshot.generation.design.tables[0].kind != BLOCKS:
             return

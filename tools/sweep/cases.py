@@ -292,7 +292,7 @@ def _other_width(rng: Rng, shape: Shape, design: str, radius: int) -> tuple[str,
 def _changes(
     rng: Rng, shape: Shape, rows: Words, ids: Ids, id_kind: str, kind: str
 ) -> list[Change]:
-    """Insert new rows and more ids for stored ones, remove ids and fingerprints, and put some back."""
+    """Insert rows, add ids to stored rows, remove ids and fingerprints, and put some back."""
     fresh = make_rows(rng, shape, kind, int(rng.choice([0, 1, 5, 66, 300])))
     again = rows[rng.integers(0, len(rows), min(len(rows), 10))] if len(rows) else fresh[:1]
     added = np.concatenate([fresh, again])

@@ -1,4 +1,4 @@
-"""Draws cases from a seed, builds a store for each, asks it in every way, and compares each answer with brute force.
+"""Draw cases from a seed, build a store for each, and compare all answers with brute force.
 
     python tools/sweep                          # a minute, seed 1
     python tools/sweep --seconds 3600 --seed 7

@@ -91,7 +91,7 @@ def words(rng: Rng, count: int) -> Words:
 
 
 def flipped_rows(rng: Rng, shape: Shape, rows: Words, counts: npt.NDArray[np.int64]) -> Words:
-    """Return rows with as many bits flipped as their count says, of wide ones perhaps one or two fewer."""
+    """Flip ``counts[i]`` bits of row i; wide rows may get one or two flips fewer."""
     if shape.bits == 64:
         return flipped(rng, rows, counts)
     masks = np.zeros((len(rows), shape.words), np.uint64)
@@ -177,7 +177,7 @@ def _constant_bits(rng: Rng, count: int) -> Words:
 
 
 def _skewed(rng: Rng, count: int) -> Words:
-    """Return rows in which each bit is one with a probability of its own, and some are those of others."""
+    """Return rows whose bits have different probabilities, and in which some bits are equal."""
     bits = rng.random((count, 64)) < rng.random(64) ** 3
     bits = bits[:, np.where(rng.random(64) < 0.3, rng.integers(0, 64, 64), np.arange(64))]
     out: Words = np.ascontiguousarray(np.packbits(bits, axis=1)).view(np.uint64)[:, 0]

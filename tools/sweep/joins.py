@@ -143,7 +143,7 @@ class JoinAsker:
         self.ids(call, batches, self.within(radius), ids, ids)
 
     def designed(self) -> None:
-        """Ask the kernel for pairs and connected sets by a design that the planner need not choose."""
+        """Ask the kernel for pairs and components, by a design that no planner has chosen."""
         radius, resources = (
             groups.largest_radius(self.distances, 2 * MOST_PAIRS, self.radius()),
             self.resources(),
@@ -275,7 +275,7 @@ class JoinAsker:
         self.asker.same(call, found.documents == len(names), found.documents, len(names))
 
     def documents(self) -> tuple[list[int | str], list[list[int]]]:
-        """Return the ids in the order of their numbers, and the places of the fingerprints of each."""
+        """Return the ids in the order of their numbers, and the places of their fingerprints."""
         order = {name: place for place, name in enumerate(self.asker.model.seen)}
         place_of = {
             fingerprint: place for place, fingerprint in enumerate(sorted(self.asker.model.ids))

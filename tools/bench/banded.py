@@ -38,10 +38,10 @@ def bands(bench: Bench) -> Result:
 
     Beside hashing texts of 3 kB.
     """
-    found, hashing = _bands(), _hashing(bench)
+    plan, hashing = _bands(), _hashing(bench)
     memory = MEMORY if bench.options.memory is None else parse_memory(bench.options.memory)
     out: Result = {
-        "bands": found._asdict(),
+        "bands": plan._asdict(),
         "radius": _radius(),
         "hashing_microseconds_per_text": round(hashing * 1e6, 2),
     }
@@ -63,9 +63,9 @@ def bands(bench: Bench) -> Result:
 
 
 def _bands() -> Bands:
-    found = plan_bands(USUAL_JACCARD, BANDS_RECALL)
-    assert found is not None
-    return found
+    plan = plan_bands(USUAL_JACCARD, BANDS_RECALL)
+    assert plan is not None
+    return plan
 
 
 def _radius() -> int:
@@ -92,19 +92,19 @@ def one_size(task: Result) -> Result:
         times = time.perf_counter(), time.process_time()
         sets = connected_by_bands(fingerprints, None, keys, radius, WIDTH, resources)
         seconds, processor = time.perf_counter() - times[0], time.process_time() - times[1]
-    found = _found(seed, count, sets)
+    recall = _recall(seed, count, sets)
     with Peak() as grouping:
         members, _ = members_in_sets(sets)
         del sets
-        some = members.documents
+        documents = members.documents
         groups = without_chains(
-            members, lambda here: rows_at(fingerprints, some[here]), some, radius
+            members, lambda here: rows_at(fingerprints, documents[here]), documents, radius
         )
     out: Result = {
         "rows": count,
         "seconds": round(seconds, 1),
         "microseconds_per_row": microseconds(processor, count, 2),
-        "found": found,
+        "found": recall,
         "in_groups": ratio(len(groups.documents), count),
         "peak_bytes_searching": searching.bytes - before,
         "peak_bytes_grouping": grouping.bytes - before,
@@ -142,15 +142,15 @@ def _originals(
 
 def _sketches(seed: int, count: int) -> tuple[Words, BandKeys]:
     """Return fingerprints and band keys; copies share as many keys as similar sets would."""
-    rows, some = SpilledNumbers(np.uint64), _bands()
-    keys = BandKeys(some.number)
+    rows, plan = SpilledNumbers(np.uint64), _bands()
+    keys = BandKeys(plan.number)
     for own, originals, rng in _originals(seed, count):
         words = _scrambled((4 * originals[:, None] + np.arange(4)).view(np.uint64))
         copies = np.flatnonzero(own != originals)
         flips = rng.random((len(copies), WIDTH.bits), np.float32) < (1 - USUAL_JACCARD) / 2
         words[copies] ^= np.packbits(flips, axis=1).view(np.uint64)
         rows.append(words.reshape(-1))
-        shares = rng.random((len(own), some.number), np.float32) < USUAL_JACCARD**some.size
+        shares = rng.random((len(own), plan.number), np.float32) < USUAL_JACCARD**plan.size
         keys.add(
             np.where(shares, originals[:, None], own[:, None]).astype(np.uint64)
             * np.uint64(0x9E3779B97F4A7C15)
@@ -166,11 +166,11 @@ def _scrambled(numbers: Words) -> Words:
     return numbers ^ numbers >> np.uint64(33)
 
 
-def _found(seed: int, count: int, sets: npt.NDArray[np.uint32] | npt.NDArray[np.uint64]) -> float:
+def _recall(seed: int, count: int, sets: npt.NDArray[np.uint32] | npt.NDArray[np.uint64]) -> float:
     """Return the share of the copies that are in the set of their originals."""
-    found = copies = 0
+    together = copies = 0
     for own, originals, _ in _originals(seed, count):
         is_copy = own != originals
         copies += int(is_copy.sum())
-        found += int((sets[own] == sets[originals])[is_copy].sum())
-    return round(found / max(copies, 1), 4)
+        together += int((sets[own] == sets[originals])[is_copy].sum())
+    return round(together / max(copies, 1), 4)

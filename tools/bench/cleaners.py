@@ -29,8 +29,8 @@ Groups = list[list[int]]
 
 def words(text: str) -> list[str]:
     """Return the runs of three words of a text."""
-    found = re.findall(r"\w+", text.casefold())
-    return [" ".join(found[i : i + SIZE]) for i in range(max(len(found) - SIZE + 1, 1))]
+    pieces = re.findall(r"\w+", text.casefold())
+    return [" ".join(pieces[i : i + SIZE]) for i in range(max(len(pieces) - SIZE + 1, 1))]
 
 
 def texts_of(path: Path) -> Iterator[str]:
@@ -55,10 +55,10 @@ class Sets:
 
     def groups(self) -> Groups:
         """Return the sets of two rows or more."""
-        found: dict[int, list[int]] = {}
+        groups: dict[int, list[int]] = {}
         for row in range(len(self._parents)):
-            found.setdefault(self._first(row), []).append(row)
-        return [group for group in found.values() if len(group) > 1]
+            groups.setdefault(self._first(row), []).append(row)
+        return [group for group in groups.values() if len(group) > 1]
 
     def _first(self, row: int) -> int:
         while self._parents[row] != row:
@@ -72,8 +72,8 @@ def fpstore(path: Path) -> Groups:
     import fpstore
 
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-        found = fpstore.dedup(path, Path(folder) / "clean.parquet", text="text", threads=1)
-        return [list(map(int, group)) for group in found.clusters]
+        result = fpstore.dedup(path, Path(folder) / "clean.parquet", text="text", threads=1)
+        return [list(map(int, group)) for group in result.clusters]
 
 
 def rensa(path: Path) -> Groups:
@@ -125,14 +125,14 @@ CLEANERS = {"fpstore": fpstore, "rensa": rensa, "datasketch": datasketch, "simha
 if __name__ == "__main__":
     began = time.process_time()
     try:
-        found = CLEANERS[sys.argv[1]](Path(sys.argv[2]))
+        groups = CLEANERS[sys.argv[1]](Path(sys.argv[2]))
     except ImportError as error:
         print(json.dumps({"missing": f"{error.name} is missing: pip install {error.name}"}))
     else:
         print(
             json.dumps(
                 {
-                    "groups": found,
+                    "groups": groups,
                     "seconds": time.process_time() - began,
                     "peak_bytes": status_bytes("VmHWM"),
                 }

@@ -161,16 +161,16 @@ class Case:
 
     def probe_many(self, store: fpstore.Store) -> None:
         truth = self._store
-        found = store.probe_many(self._width.to_array(truth.queries), threads=1)
-        lims, ids = found.read_ids()
+        columns = store.probe_many(self._width.to_array(truth.queries), threads=1)
+        lims, ids = columns.read_ids()
         got = sorted(
             (query, distance, fingerprint)
             for query, (start, end) in enumerate(
-                zip(found.lims.tolist(), found.lims.tolist()[1:], strict=False)
+                zip(columns.lims.tolist(), columns.lims.tolist()[1:], strict=False)
             )
             for distance, fingerprint in zip(
-                found.distances[start:end].tolist(),
-                self._known(found.fingerprints[start:end]),
+                columns.distances[start:end].tolist(),
+                self._known(columns.fingerprints[start:end]),
                 strict=True,
             )
         )
@@ -180,7 +180,7 @@ class Case:
         )
         numbers = self._numbers(ids)
         for fingerprint, start, end in zip(
-            self._known(found.fingerprints), lims.tolist(), lims.tolist()[1:], strict=False
+            self._known(columns.fingerprints), lims.tolist(), lims.tolist()[1:], strict=False
         ):
             expect(
                 sorted(numbers[start:end]) == truth.of(fingerprint),
@@ -257,7 +257,7 @@ class Case:
     def scan(self, store: fpstore.Store) -> None:
         queries = self._store.queries[:3]
         matches = store.scan(self._width.to_array(queries), 12, threads=1)
-        got = [[(m.distance, m.fingerprint) for m in found] for found in matches]
+        got = [[(m.distance, m.fingerprint) for m in row] for row in matches]
         expect(got == self._store.near(queries, 12), "other matches")
 
     def length(self, store: fpstore.Store) -> None:
@@ -306,18 +306,18 @@ class Case:
     def _check_repaired(self, report: fpstore.RepairReport, output: Path, lost: Path) -> None:
         right = self._store.now
         with fpstore.open(output) as store:
-            held, found = self._content(store), store.verify()
+            held, verified = self._content(store), store.verify()
             if store.fingerprinter is None and report.complete:
                 raise Untrue("complete, but how the fingerprints were made is lost")
             if report.complete and (store.radius, len(store.design.tables)) != self._shape():
                 raise Untrue(
                     f"complete, but the design is {store.design.name}, radius {store.radius}"
                 )
-        if not found.ok or (report.fingerprints, report.ids) != (
+        if not verified.ok or (report.fingerprints, report.ids) != (
             len(distinct(held.fingerprints)),
             len(held.numbers),
         ):
-            raise Untrue(f"the new store is not what it says: {found.faults}")
+            raise Untrue(f"the new store is not what it says: {verified.faults}")
         if report.complete:
             if not held.equal(right) or lost.exists():
                 raise Untrue(

@@ -80,14 +80,14 @@ class Asker:
         queries, expected = self.truth(question.queries, radius, MOST_MATCHES)
         call = f"{where}: probe_many({len(queries)} queries, radius={radius})"
         self.note(call)
-        given = self.shape.given(queries)
-        matches = store.probe_many(given, radius=radius, threads=threads)
+        rows = self.shape.outside(queries)
+        matches = store.probe_many(rows, radius=radius, threads=threads)
         self.columns(call, queries, [matches], expected)
         self.ids(call, matches)
         most = max(question.part_matches, len(expected[1]) // 20, 1)
         call = f"{where}: probe_batches({len(queries)} queries, radius={radius}, matches={most})"
         self.note(call)
-        parts = list(store.probe_batches(given, radius=radius, threads=threads, matches=most))
+        parts = list(store.probe_batches(rows, radius=radius, threads=threads, matches=most))
         self.columns(call, queries, parts, expected)
         self.same(
             call,
@@ -112,13 +112,13 @@ class Asker:
         )
         call = f"{where}: scan({len(queries)} queries, radius={radius})"
         self.note(call)
-        given = self.shape.given(queries)
-        matches = store.scan(given, radius, threads=question.threads)
+        rows = self.shape.outside(queries)
+        matches = store.scan(rows, radius, threads=question.threads)
         self.columns(call, queries, [matches], expected)
         self.ids(call, matches)
         if radius > store.radius:
             self.columns(
-                call, queries, [store.probe_many(given, radius, threads=question.threads)], expected
+                call, queries, [store.probe_many(rows, radius, threads=question.threads)], expected
             )
         self.few(store, question, queries, expected, where)
 
@@ -128,11 +128,12 @@ class Asker:
         if snapshot.generation.design.tables[0].kind != BLOCKS:
             return
         bits = min(question.scan_radius % 65, self.shape.bits)
-        asked = question.queries[: min(MOST_SCANNED // (len(self.now) + 1), SHARING)]
-        call = f"{where}: sharing({len(asked)} queries, {bits} bits)"
+        questions = question.queries[: min(MOST_SCANNED // (len(self.now) + 1), SHARING)]
+        call = f"{where}: sharing({len(questions)} queries, {bits} bits)"
         self.note(call)
         now, queries = (
-            check_fingerprints(self.shape.given(rows), snapshot.width) for rows in (self.now, asked)
+            check_fingerprints(self.shape.outside(rows), snapshot.width)
+            for rows in (self.now, questions)
         )
         leading, own = (
             leading_words(rows) >> np.uint64(64 - bits) if bits else np.zeros(len(rows))
@@ -140,13 +141,13 @@ class Asker:
         )
         alike = own[:, None] == leading[None]
         for most in (None, question.part_matches):
-            found = snapshot.sharing(queries, bits, most)
-            if found is None:
+            columns = snapshot.sharing(queries, bits, most)
+            if columns is None:
                 # the tables may have what was deleted since
                 self.same(call, most is not None, "None", "columns")
                 continue
-            lims, rows, distances = found
-            away = self.shape.distances(asked, self.now)
+            lims, rows, distances = columns
+            away = self.shape.distances(questions, self.now)
             query, place = np.nonzero(alike)
             order = np.lexsort((place, away[query, place], query))
             expected = now[place[order]], away[query, place][order]
@@ -155,7 +156,7 @@ class Asker:
             )
             self.same(call, np.array_equal(rows, expected[0]), rows, expected[0], 0)
             self.same(
-                call, np.array_equal(distances, expected[1]), distances, expected[1], len(asked)
+                call, np.array_equal(distances, expected[1]), distances, expected[1], len(questions)
             )
 
     def few(
@@ -173,8 +174,8 @@ class Asker:
         )
         call = f"{where}: scan({len(queries)} queries, radius={radius}, limit={limit})"
         self.note(call)
-        given = self.shape.given(queries)
-        matches = store.scan(given, radius, threads=question.threads, limit=limit)
+        rows = self.shape.outside(queries)
+        matches = store.scan(rows, radius, threads=question.threads, limit=limit)
         self.columns(call, queries, [matches], first)
         self.same(
             call, np.array_equal(matches.more, counts > limit), "more", "which queries have more"
@@ -184,7 +185,7 @@ class Asker:
         self.columns(
             call,
             queries,
-            [store.nearest_many(given, limit, max_radius=radius, threads=question.threads)],
+            [store.nearest_many(rows, limit, max_radius=radius, threads=question.threads)],
             first,
         )
 
@@ -205,7 +206,7 @@ class Asker:
         if all(alike):
             self.answers += len(queries)
             return
-        for place, query in enumerate(self.shape.numbers(self.shape.given(queries))):
+        for place, query in enumerate(self.shape.numbers(self.shape.outside(queries))):
             lists = (
                 [_matches(columns, place) for columns in (got, expected)]
                 if len(got[0]) == len(expected[0])
@@ -230,7 +231,7 @@ class Asker:
         self.listed(call, matches.fingerprints, *matches.read_ids())
         if len(matches) > MOST_IDS:
             return
-        rows = [[(m.fingerprint, m.distance, _sorted(m.ids)) for m in found] for found in matches]
+        rows = [[(m.fingerprint, m.distance, _sorted(m.ids)) for m in row] for row in matches]
         names = self.model.ids_of(matches.fingerprints)
         flat = list(
             zip(
@@ -263,14 +264,17 @@ class Asker:
 
     def one(self, store: Store, row: Words, radius: int, where: str) -> None:
         """Ask about one fingerprint, an array of it alone: probe, `in` and `[]`."""
-        (query,) = self.shape.numbers(self.shape.given(row))
+        (query,) = self.shape.numbers(self.shape.outside(row))
         call = f"{where}: probe({query:#x}, radius={radius})"
         self.note(call)
-        _, found, distances = brute(self.shape, self.now, row, radius)
+        _, fingerprints, distances = brute(self.shape, self.now, row, radius)
         got = [(m.fingerprint, m.distance, _sorted(m.ids)) for m in store.probe(query, radius)]
         expected = list(
             zip(
-                self.shape.numbers(found), distances.tolist(), self.model.ids_of(found), strict=True
+                self.shape.numbers(fingerprints),
+                distances.tolist(),
+                self.model.ids_of(fingerprints),
+                strict=True,
             )
         )
         self.same(call, got == expected, got, expected)
@@ -282,8 +286,8 @@ class Asker:
             names = _sorted(store[query])
         except KeyError:
             names = []
-        wanted = sorted(self.model.ids.get(query, []), key=repr)
-        self.same(call, names == wanted, names, wanted)
+        known_names = sorted(self.model.ids.get(query, []), key=repr)
+        self.same(call, names == known_names, names, known_names)
 
     def whole(self, store: Store, state: str) -> None:
         """Ask about everything that is stored.
@@ -299,15 +303,15 @@ class Asker:
             self.model.pairs,
         )
         pieces = list(store.items())
-        now = self.shape.given(self.now)
+        now = self.shape.outside(self.now)
         keys = np.concatenate([now[:0], *(piece[0] for piece in pieces)])
         self.same(
             f"{state}: items", keys.dtype == now.dtype and np.array_equal(keys, now), keys, now
         )
         for fingerprints, lims, ids in pieces:
             self.listed(f"{state}: items", fingerprints, lims, ids)
-        some = np.random.default_rng(self.case.seed).permutation(now)[:LISTED]
-        self.listed(f"{state}: ids_of", some, *store.ids_of(some))
+        sample = np.random.default_rng(self.case.seed).permutation(now)[:LISTED]
+        self.listed(f"{state}: ids_of", sample, *store.ids_of(sample))
         self.reverse(store, state)
         report = store.verify()
         self.same(f"{state}: verify", report.ok, report.faults, "no fault")
@@ -317,9 +321,9 @@ class Asker:
         by_id = self.model.by_id()
         names: list[Any] = list(by_id)[:: max(len(by_id) // LISTED, 1)]
         absent: Any = "not there" if self.case.id_kind == "strings" else 3 * 10**18 + 7
-        lims, found = store.fingerprints_of([*names, absent])
+        lims, fingerprints = store.fingerprints_of([*names, absent])
         got = [
-            self.shape.numbers(found[a:b])
+            self.shape.numbers(fingerprints[a:b])
             for a, b in zip(lims.tolist(), lims[1:].tolist(), strict=False)
         ]
         expected = [*(by_id[name] for name in names), []]
@@ -332,7 +336,7 @@ class Asker:
                 name,
                 by_id[name],
             )
-        for edge in set(self.shape.numbers(self.shape.given(self.shape.edges))) - set(
+        for edge in set(self.shape.numbers(self.shape.outside(self.shape.edges))) - set(
             self.model.ids
         ):
             self.same(f"{state}: {edge} in store", edge not in store, edge)
@@ -354,9 +358,9 @@ def _beside(
 
 
 def _matches(columns: MatchColumns, place: int) -> list[tuple[int, int]]:
-    lims, found, distances = columns
+    lims, fingerprints, distances = columns
     span = slice(lims[place], lims[place + 1])
-    return list(zip(found[span].tolist(), distances[span].tolist(), strict=True))
+    return list(zip(fingerprints[span].tolist(), distances[span].tolist(), strict=True))
 
 
 def run(case: Case, path: Path, note: Callable[[str], None]) -> int:

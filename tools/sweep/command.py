@@ -29,7 +29,7 @@ SILENT_SECONDS = 300  # without a word of a case: it hangs
 
 
 @dataclass
-class Found:
+class Progress:
     """The results of the cases so far."""
 
     cases: int = 0
@@ -41,17 +41,17 @@ class Found:
     difference: str | None = None
     last: dict[str, Any] = field(default_factory=dict)
 
-    def hear(self, line: str) -> None:
-        """Take what a case tells."""
-        told = json.loads(line)
-        self.last = told.get("end", self.last)
-        self.number, self.doing = told.get("case", self.number), told.get("doing", self.doing)
-        self.difference = told.get("difference", self.difference)
-        if "answers" in told:
+    def read(self, line: str) -> None:
+        """Take a message of the child."""
+        message = json.loads(line)
+        self.last = message.get("end", self.last)
+        self.number, self.doing = message.get("case", self.number), message.get("doing", self.doing)
+        self.difference = message.get("difference", self.difference)
+        if "answers" in message:
             self.cases += 1
-            self.answers += told["answers"]
-            self.designs[told["design"]] = self.designs.get(told["design"], 0) + 1
-            self.widths[told["width"]] = self.widths.get(told["width"], 0) + 1
+            self.answers += message["answers"]
+            self.designs[message["design"]] = self.designs.get(message["design"], 0) + 1
+            self.widths[message["width"]] = self.widths.get(message["width"], 0) + 1
 
 
 def main() -> int:
@@ -69,7 +69,7 @@ def main() -> int:
         "--folder", type=Path, help="where to put the stores, one at a time (in a temporary folder)"
     )
     args = parser.parse_args()
-    found, start = Found(number=args.first), time.perf_counter()
+    progress, start = Progress(number=args.first), time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="fpstore-sweep-", dir=args.folder) as folder:
         task = {
             "seed": args.seed,
@@ -78,30 +78,30 @@ def main() -> int:
             "seconds": args.seconds,
             "folder": folder,
         }
-        ending = watch(task, found)
+        ending = watch(task, progress)
     report = {
         "ok": ending is None,
-        "cases": found.cases,
-        "answers": found.answers,
+        "cases": progress.cases,
+        "answers": progress.answers,
         "seconds": round(time.perf_counter() - start, 1),
         "seed": args.seed,
-        **found.last,
-        "widths": dict(sorted(found.widths.items())),
-        "designs": dict(sorted(found.designs.items())),
+        **progress.last,
+        "widths": dict(sorted(progress.widths.items())),
+        "designs": dict(sorted(progress.designs.items())),
     }
     if ending is not None:
-        report.update(case=found.number, doing=found.doing, fault=ending)
+        report.update(case=progress.number, doing=progress.doing, fault=ending)
     print(json.dumps(report, indent=2, ensure_ascii=False))
     if ending is not None:
         print(
-            f"\n# Case {found.number} of seed {args.seed} again: python tools/sweep --seed "
-            f"{args.seed} --case {found.number}"
+            f"\n# Case {progress.number} of seed {args.seed} again: python tools/sweep --seed "
+            f"{args.seed} --case {progress.number}"
         )
-        print(reproduction(args.seed, found.number, found.doing))
+        print(reproduction(args.seed, progress.number, progress.doing))
     return int(ending is not None)
 
 
-def watch(task: dict[str, Any], found: Found) -> str | None:
+def watch(task: dict[str, Any], progress: Progress) -> str | None:
     """Run the cases in a child process; return what was wrong."""
     tools = str(Path(__file__).resolve().parent.parent)
     path = os.pathsep.join([tools, *filter(None, [os.environ.get("PYTHONPATH")])])
@@ -110,11 +110,11 @@ def watch(task: dict[str, Any], found: Found) -> str | None:
         command, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path}
     ) as child:
         assert child.stdout is not None
-        hangs = _listen(child.stdout, found)
+        hangs = _listen(child.stdout, progress)
         if hangs:
             child.send_signal(signal.SIGABRT)  # faulthandler tells where
-    if found.difference is not None:
-        return found.difference
+    if progress.difference is not None:
+        return progress.difference
     if hangs:
         return f"nothing was heard for {SILENT_SECONDS} seconds"
     if child.returncode < 0:
@@ -125,7 +125,7 @@ def watch(task: dict[str, Any], found: Found) -> str | None:
     return f"the process ended with status {child.returncode}" if child.returncode else None
 
 
-def _listen(pipe: IO[bytes], found: Found) -> bool:
+def _listen(pipe: IO[bytes], progress: Progress) -> bool:
     """Take each line that the child prints; return whether it fell silent."""
     rest = b""
     while True:
@@ -134,7 +134,7 @@ def _listen(pipe: IO[bytes], found: Found) -> bool:
         read = os.read(pipe.fileno(), 1 << 16)
         *lines, rest = (rest + read).split(b"\n")
         for line in lines:
-            found.hear(line.decode())
+            progress.read(line.decode())
         if not read:
             return False
 
@@ -164,14 +164,14 @@ def reproduction(seed: int, number: int, doing: str) -> str:
             'fpstore.build(path + "-other", **case.other()).close()',
             'store.absorb(path + "-other")',
         ]
-    asked = re.fullmatch(
+    question = re.fullmatch(
         r"question (\d+), (\w+), threads=(\w+): (\w+)\((\d+) queries, ([^)]*)\).*", call
     )
-    if asked:
-        place, isa, threads, verb, count, options = asked.groups()
+    if question:
+        place, isa, threads, verb, count, options = question.groups()
         lines += [
             f'fpstore._kernel.select_isa("{isa}")',
-            f'queries = case.shape.given(case.question("{state}", {place}).queries[:{count}])',
+            f'queries = case.shape.outside(case.question("{state}", {place}).queries[:{count}])',
             f"answer = list(store.{verb}(queries, {options}, threads={threads}))",
         ]
     return "\n".join([*lines, f"# {doing}"])

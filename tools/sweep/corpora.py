@@ -43,7 +43,7 @@ class Corpus:
 
 def column_of(shape: Shape, rows: Words, form: str, nulls: npt.NDArray[np.bool_]) -> Any:
     """Return fingerprints as an Arrow column of a form."""
-    numbers: list[Any] = shape.numbers(shape.given(rows))
+    numbers: list[Any] = shape.numbers(shape.outside(rows))
     if form in ("bytes", "fixed bytes"):
         values = [number.to_bytes(shape.bits // 8, "big") for number in numbers]
         return pa.array(
@@ -118,7 +118,7 @@ def draw_corpus(rng: Rng, shape: Shape, rows: Words, form: str) -> Corpus:
     return Corpus(shape if form != "texts" else Shape(64), rows, known, columns, arguments)
 
 
-def wanted(corpus: Corpus) -> tuple[list[int], list[list[int]]]:
+def expected_rows(corpus: Corpus) -> tuple[list[int], list[list[int]]]:
     """Return the rows that are kept and the groups, by brute force."""
     rows = np.flatnonzero(corpus.known).tolist()
     distinct, places = np.unique(corpus.rows[rows], axis=0, return_inverse=True)
@@ -128,36 +128,42 @@ def wanted(corpus: Corpus) -> tuple[list[int], list[list[int]]]:
         corpus.arguments["radius"],
     )
     sets = groups.connected(distances <= radius)
-    found = groups.members([int(sets[place]) for place in places])
+    clusters = groups.members([int(sets[place]) for place in places])
     greedy = corpus.arguments["group"] == "greedy"
-    found = groups.represented(
-        found, _ranks(corpus, rows, found), distances, radius, places.tolist(), greedy
+    clusters = groups.represented(
+        clusters, _ranks(corpus, rows, clusters), distances, radius, places.tolist(), greedy
     )
-    dropped = {rows[one] for group in found for one in group[1:]}
+    dropped = {rows[document] for group in clusters for document in group[1:]}
     if corpus.arguments["unknown"] == "drop":
         dropped |= set(np.flatnonzero(~corpus.known).tolist())
     return [row for row in range(len(corpus.known)) if row not in dropped], [
-        [rows[one] for one in group] for group in found
+        [rows[document] for document in group] for group in clusters
     ]
 
 
-def _ranks(corpus: Corpus, rows: list[int], found: list[list[int]]) -> dict[int, Any]:
-    keep, members = corpus.arguments["keep"], [one for some in found for one in some]
+def _ranks(corpus: Corpus, rows: list[int], clusters: list[list[int]]) -> dict[int, Any]:
+    keep, members = (
+        corpus.arguments["keep"],
+        [document for cluster in clusters for document in cluster],
+    )
     if keep == "smallest":
-        return {one: corpus.columns["name"][rows[one]].as_py() for one in members}
+        return {document: corpus.columns["name"][rows[document]].as_py() for document in members}
     if keep == "highest":
-        scores = [corpus.columns["score"][rows[one]].as_py() for one in members]
+        scores = [corpus.columns["score"][rows[document]].as_py() for document in members]
         return {
-            one: float("inf") if score is None else -score
-            for one, score in zip(members, scores, strict=True)
+            document: float("inf") if score is None else -score
+            for document, score in zip(members, scores, strict=True)
         }
     if keep == "central":
-        far = [groups.from_majority(corpus.rows, [rows[one] for one in some]) for some in found]
-        return dict(zip(members, [count for some in far for count in some], strict=True))
-    return {one: one for one in members}
+        far = [
+            groups.from_majority(corpus.rows, [rows[document] for document in cluster])
+            for cluster in clusters
+        ]
+        return dict(zip(members, [count for cluster in far for count in cluster], strict=True))
+    return {document: document for document in members}
 
 
-def given(rng: Rng, table: Any, source: str, folder: Path) -> Any:
+def in_form(rng: Rng, table: Any, source: str, folder: Path) -> Any:
     """Return a table in the form of a source."""
     cut = int(rng.integers(0, table.num_rows + 1))
     if source == "chunks":
@@ -192,25 +198,27 @@ def ask(asker: Asker, folder: Path) -> None:
     source, threads = str(rng.choice(sources)), int(rng.integers(1, 3))
     call = f"dedup: {len(rows)} rows, {form}, {source}, {corpus.arguments}, threads={threads}"
     asker.note(call)
-    table = given(rng, pa.table(corpus.columns), source, folder)
-    found = fpstore.dedup(table, **corpus.arguments, threads=threads)
-    kept, clusters = wanted(corpus)
+    table = in_form(rng, pa.table(corpus.columns), source, folder)
+    result = fpstore.dedup(table, **corpus.arguments, threads=threads)
+    kept, clusters = expected_rows(corpus)
     got = (
-        found.kept["other"].to_pylist() if isinstance(found.kept, pa.Table) else found.kept.tolist()
+        result.kept["other"].to_pylist()
+        if isinstance(result.kept, pa.Table)
+        else result.kept.tolist()
     )
     asker.same(call, got == kept, got, kept, len(kept))
     asker.same(
         f"{call}, not compared",
-        found.not_compared == (~corpus.known).sum(),
-        found.not_compared,
+        result.not_compared == (~corpus.known).sum(),
+        result.not_compared,
         (~corpus.known).sum(),
     )
     names = corpus.columns["name"].to_pylist() if "name" in corpus.columns else range(len(rows))
     expected = [[names[row] for row in group] for group in clusters]
     asker.same(
         f"{call}, clusters",
-        list(found.clusters) == expected,
-        list(found.clusters),
+        list(result.clusters) == expected,
+        list(result.clusters),
         expected,
         len(expected),
     )

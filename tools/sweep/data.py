@@ -51,18 +51,18 @@ class Shape:
         """Return rows that are given as (n, words)."""
         return rows[:, 0].copy() if self.words == 1 else rows
 
-    def given(self, rows: Words) -> npt.NDArray[Any]:
+    def outside(self, rows: Words) -> npt.NDArray[Any]:
         """Return rows as a store takes and gives them."""
         if self.words == 1:
             return rows.astype(np.uint32) if self.bits == 32 else rows
         return np.ascontiguousarray(rows).astype(">u8").view(np.uint8).reshape(-1, self.bits // 8)
 
-    def numbers(self, given: npt.NDArray[Any]) -> list[int]:
+    def numbers(self, fingerprints: npt.NDArray[Any]) -> list[int]:
         """Return as numbers what a store gave."""
         if self.words == 1:
-            out: list[int] = given.tolist()
+            out: list[int] = fingerprints.tolist()
             return out
-        return [int.from_bytes(row.tobytes(), "big") for row in given]
+        return [int.from_bytes(row.tobytes(), "big") for row in fingerprints]
 
     def distances(self, rows: Words, others: Words) -> npt.NDArray[np.int64]:
         """Return the distance of each row to each other one."""
@@ -80,8 +80,8 @@ def distinct(rows: Words) -> Words:
 
 def without(rows: Words, others: Words) -> Words:
     """Return the distinct rows that are not among others, ascending."""
-    known, found = {row.tobytes() for row in others}, distinct(rows)
-    out: Words = found[np.array([row.tobytes() not in known for row in found], bool)]
+    known, rows = {row.tobytes() for row in others}, distinct(rows)
+    out: Words = rows[np.array([row.tobytes() not in known for row in rows], bool)]
     return out
 
 
@@ -265,10 +265,10 @@ def make_queries(rng: Rng, shape: Shape, rows: Words, radius: int, batch: int, m
     queries = pool[np.arange(batch) % count] if count else pool[:0]
     how = rng.integers(0, 3)
     if how == 1:
-        found, counts = np.unique(queries, axis=0, return_counts=True)
-        return np.repeat(found, counts, axis=0)
+        pool, counts = np.unique(queries, axis=0, return_counts=True)
+        return np.repeat(pool, counts, axis=0)
     return queries if how == 0 else rng.permutation(queries)
 
 
-def _mixed(which: npt.NDArray[np.bool_], some: Words, others: Words) -> Words:
-    return np.where(which if others.ndim == 1 else which[:, None], some, others)
+def _mixed(which: npt.NDArray[np.bool_], rows: Words, others: Words) -> Words:
+    return np.where(which if others.ndim == 1 else which[:, None], rows, others)

@@ -26,11 +26,11 @@ def all_distances(shape: Shape, rows: Words, others: Words) -> Distances:
     return out
 
 
-def largest_radius(distances: Distances, most: int, wanted: int) -> int:
+def largest_radius(distances: Distances, most: int, radius: int) -> int:
     """Return the radius that is wanted, or the largest that has no more pairs, or 0."""
-    counts = np.zeros(wanted + 1, np.int64)
+    counts = np.zeros(radius + 1, np.int64)
     for row in distances:
-        counts += np.bincount(row, minlength=wanted + 1)[: wanted + 1]
+        counts += np.bincount(row, minlength=radius + 1)[: radius + 1]
     below = np.cumsum(counts)
     return max(int(np.searchsorted(below, most, side="right")) - 1, 0)
 
@@ -61,16 +61,16 @@ def united(sets: npt.NDArray[np.int64], lists: Sequence[Sequence[int]]) -> npt.N
 
 def members(sets: Sequence[int]) -> list[list[int]]:
     """Return the sets of two or more, each ascending, in the order of their first members."""
-    found: dict[int, list[int]] = {}
+    by_name: dict[int, list[int]] = {}
     for place, name in enumerate(sets):
-        found.setdefault(name, []).append(place)
-    return [some for some in found.values() if len(some) > 1]
+        by_name.setdefault(name, []).append(place)
+    return [group for group in by_name.values() if len(group) > 1]
 
 
-def from_majority(rows: Words, some: Sequence[int]) -> list[int]:
+def from_majority(rows: Words, places: Sequence[int]) -> list[int]:
     """Return how far some rows are from what the majority of them has in each bit."""
-    bits = np.unpackbits(rows[list(some)].reshape(len(some), -1).view(np.uint8), axis=1)
-    majority = 2 * bits.sum(axis=0, dtype=np.int64) > len(some)
+    bits = np.unpackbits(rows[list(places)].reshape(len(places), -1).view(np.uint8), axis=1)
+    majority = 2 * bits.sum(axis=0, dtype=np.int64) > len(places)
     return [int(count) for count in (bits != majority).sum(axis=1)]
 
 
@@ -103,21 +103,23 @@ def represented(
         near ones the first.
     """
     groups = []
-    for some in sets:
+    for members in sets:
         groups_of: dict[int, list[int]] = {}
-        for one in (order := sorted(some, key=lambda document: (ranks[document], document))):
+        for document in (
+            order := sorted(members, key=lambda document: (ranks[document], document))
+        ):
             if not groups_of or (
                 greedy
-                and min(distances[places[one], places[first]] for first in groups_of) > radius
+                and min(distances[places[document], places[first]] for first in groups_of) > radius
             ):
-                groups_of[one] = []
-        for one in order:
-            if one not in groups_of:
+                groups_of[document] = []
+        for document in order:
+            if document not in groups_of:
                 nearest = (
-                    min(groups_of, key=lambda first: distances[places[one], places[first]])
+                    min(groups_of, key=lambda first: distances[places[document], places[first]])
                     if greedy
                     else order[0]
                 )
-                groups_of[nearest].append(one)
+                groups_of[nearest].append(document)
         groups += [[first, *sorted(others)] for first, others in groups_of.items()]
     return sorted((group for group in groups if len(group) > 1), key=min)

@@ -92,26 +92,26 @@ class JoinAsker:
     @contextmanager
     def small_steps(self) -> Iterator[None]:
         """Let small sets be shared by threads, and found in many batches."""
-        rows, found = (
+        rows, batch = (
             int(self.rng.choice([1, 40, joining.LEAST_ROWS])),
             int(self.rng.choice([1, 3000, joining.BATCH_PAIRS])),
         )
         piece = int(self.rng.choice([1, 9, grouping.PIECE]))
         with changed(
-            (joining, {"LEAST_ROWS": rows, "BATCH_PAIRS": found}), (grouping, {"PIECE": piece})
+            (joining, {"LEAST_ROWS": rows, "BATCH_PAIRS": batch}), (grouping, {"PIECE": piece})
         ):
             yield
 
     def drawn(self, rows: Words, radius: int) -> JoinDesign:
         """Return a design that a set of any size may have, of rows as the package knows them."""
         bits = varying_bits(rows, self.width) if self.rng.random() < 0.5 else None
-        some = [
+        choices = [
             d
             for count in (len(rows), 1 << 12, 1 << 20)
             for d in designs(count, radius, self.shape.bits, bits)
         ]
-        some = [d for d in some if d.tables[0].prefix_bits <= MOST_BUCKET_BITS]
-        design = some[self.rng.integers(0, len(some))]
+        choices = [d for d in choices if d.tables[0].prefix_bits <= MOST_BUCKET_BITS]
+        design = choices[self.rng.integers(0, len(choices))]
         if len(rows) and design.tables[0].prefix_bits and self.rng.random() < 0.2:
             return dealt_design(design, Sample(rows, self.width), bits)
         return design
@@ -139,7 +139,7 @@ class JoinAsker:
         self.compare(
             call, [(b.a, b.b, b.distances) for b in batches], self.now, self.within(radius)
         )
-        ids = self.asker.model.ids_of(self.shape.given(self.now))
+        ids = self.asker.model.ids_of(self.shape.outside(self.now))
         self.ids(call, batches, self.within(radius), ids, ids)
 
     def designed(self) -> None:
@@ -148,7 +148,7 @@ class JoinAsker:
             groups.largest_radius(self.distances, 2 * MOST_PAIRS, self.radius()),
             self.resources(),
         )
-        rows = check_fingerprints(self.shape.given(self.now), self.width)
+        rows = check_fingerprints(self.shape.outside(self.now), self.width)
         design = self.drawn(rows, radius)
         call = (
             f"{self.state}: design {design.name}, radius={radius}, {resources.memory} bytes, "
@@ -159,21 +159,21 @@ class JoinAsker:
             parts = list(joining.pairs_within(rows, design, resources))
             sets = joining.connected(rows, design, resources)
         self.compare(call, self.outside(parts), self.now, self.within(radius))
-        expected = groups.connected(self.distances <= radius)
-        self.asker.same(f"{call}, sets", np.array_equal(sets, expected), sets, expected)
-        some = self.rng.random(len(rows)) < 0.5
+        components = groups.connected(self.distances <= radius)
+        self.asker.same(f"{call}, sets", np.array_equal(sets, components), sets, components)
+        chosen = self.rng.random(len(rows)) < 0.5
         with self.small_steps():
             parts = list(
                 joining.pairs_between(
-                    np.ascontiguousarray(rows[some]),
-                    np.ascontiguousarray(rows[~some]),
+                    np.ascontiguousarray(rows[chosen]),
+                    np.ascontiguousarray(rows[~chosen]),
                     design,
                     resources,
                 )
             )
-        a, b = np.nonzero((self.distances <= radius) & some[:, None] & ~some)
-        wanted = np.stack([a, b, self.distances[a, b]], axis=1).astype(np.int64)
-        self.compare(f"{call}, of two sets", self.outside(parts), self.now, wanted)
+        a, b = np.nonzero((self.distances <= radius) & chosen[:, None] & ~chosen)
+        expected = np.stack([a, b, self.distances[a, b]], axis=1).astype(np.int64)
+        self.compare(f"{call}, of two sets", self.outside(parts), self.now, expected)
 
     def outside(self, parts: list[joining.PairColumns]) -> list[tuple[Any, Any, Any]]:
         """Return pairs of the kernel as a store gives them."""
@@ -183,7 +183,7 @@ class JoinAsker:
         ]
 
     def compare(
-        self, call: str, parts: Iterable[tuple[Any, Any, Any]], others: Words, wanted: Triples
+        self, call: str, parts: Iterable[tuple[Any, Any, Any]], others: Words, expected: Triples
     ) -> None:
         """Compare pairs, whose second fingerprints are among others, with those by brute force."""
         columns = [
@@ -201,37 +201,44 @@ class JoinAsker:
         got = got[np.lexsort((got[:, 1], got[:, 0]))]
         self.asker.same(
             call,
-            np.array_equal(got, wanted),
+            np.array_equal(got, expected),
             got[:20].tolist(),
-            wanted[:20].tolist(),
-            len(wanted) + 1,
+            expected[:20].tolist(),
+            len(expected) + 1,
         )
 
-    def places(self, call: str, given: npt.NDArray[Any], known: Words) -> npt.NDArray[np.int64]:
-        """Return where fingerprints that a store gave stand among known ones."""
-        wanted = (
-            given.astype(np.uint64)
+    def places(
+        self, call: str, fingerprints: npt.NDArray[Any], known: Words
+    ) -> npt.NDArray[np.int64]:
+        """Return the places of fingerprints of a store among known ones."""
+        rows = (
+            fingerprints.astype(np.uint64)
             if self.shape.words == 1
-            else given.view(">u8").astype(np.uint64)
+            else fingerprints.view(">u8").astype(np.uint64)
         )
-        mixed, asked = _mixed(known), _mixed(wanted)
+        mixed, keys = _mixed(known), _mixed(rows)
         order = np.argsort(mixed)
-        found = np.searchsorted(mixed, asked, sorter=order)
-        self.asker.same(call, (found < len(known)).all(), "a fingerprint that is not stored", "", 0)
-        places: npt.NDArray[np.int64] = order[found]
+        ranks = np.searchsorted(mixed, keys, sorter=order)
+        self.asker.same(call, (ranks < len(known)).all(), "a fingerprint that is not stored", "", 0)
+        places: npt.NDArray[np.int64] = order[ranks]
         self.asker.same(
-            call, np.array_equal(known[places], wanted), "a fingerprint that is not stored", "", 0
+            call, np.array_equal(known[places], rows), "a fingerprint that is not stored", "", 0
         )
         return places
 
     def ids(
-        self, call: str, batches: Iterable[Any], wanted: Triples, ids_a: list[Any], ids_b: list[Any]
+        self,
+        call: str,
+        batches: Iterable[Any],
+        expected: Triples,
+        ids_a: list[Any],
+        ids_b: list[Any],
     ) -> None:
         """Compare the rows of ids, when they are not too many."""
         if (
-            sum(len(ids_a[a]) * len(ids_b[b]) for a, b, _ in wanted[:MOST_ROWS].tolist())
+            sum(len(ids_a[a]) * len(ids_b[b]) for a, b, _ in expected[:MOST_ROWS].tolist())
             > MOST_ROWS
-            or len(wanted) > MOST_ROWS
+            or len(expected) > MOST_ROWS
         ):
             return
         got: Counter[tuple[Any, Any, int]] = Counter()
@@ -242,12 +249,10 @@ class JoinAsker:
                     for name in ("id_a", "id_b")
                 )
                 got.update(zip(*sides, part["distance"].tolist(), strict=True))
-        expected = Counter(
-            (i, j, d) for a, b, d in wanted.tolist() for i in ids_a[a] for j in ids_b[b]
+        counts = Counter(
+            (i, j, d) for a, b, d in expected.tolist() for i in ids_a[a] for j in ids_b[b]
         )
-        self.asker.same(
-            f"{call}, ids", got == expected, got - expected, expected - got, len(expected) + 1
-        )
+        self.asker.same(f"{call}, ids", got == counts, got - counts, counts - got, len(counts) + 1)
 
     # Clusters
 
@@ -259,7 +264,7 @@ class JoinAsker:
         self.asker.note(f"{call} with {resources.memory} bytes, threads={resources.threads}")
         with self.small_steps():
             try:
-                found = find_clusters(
+                clusters = find_clusters(
                     self.store.snapshot(), cluster_grouping(radius, group, rule, None), resources
                 )
             except InputError as error:
@@ -269,10 +274,13 @@ class JoinAsker:
                 return
         names, places = self.documents()
         expected = [
-            [names[one] for one in some] for some in self.wanted_groups(radius, group, rule, places)
+            [names[document] for document in members]
+            for members in self.wanted_groups(radius, group, rule, places)
         ]
-        self.asker.same(call, list(found) == expected, list(found), expected, len(expected) + 1)
-        self.asker.same(call, found.documents == len(names), found.documents, len(names))
+        self.asker.same(
+            call, list(clusters) == expected, list(clusters), expected, len(expected) + 1
+        )
+        self.asker.same(call, clusters.documents == len(names), clusters.documents, len(names))
 
     def documents(self) -> tuple[list[int | str], list[list[int]]]:
         """Return the ids in the order of their numbers, and the places of their fingerprints."""
@@ -289,23 +297,30 @@ class JoinAsker:
     ) -> list[list[int]]:
         """Return the groups of documents, by their numbers."""
         sets = groups.united(
-            groups.connected(self.distances <= radius), [some for some in places if len(some) > 1]
+            groups.connected(self.distances <= radius),
+            [members for members in places if len(members) > 1],
         )
-        firsts = [some[0] for some in places]
-        found = groups.members([int(sets[first]) for first in firsts])
-        ranks: dict[int, Any] = {one: one for some in found for one in some}
+        firsts = [members[0] for members in places]
+        documents = groups.members([int(sets[first]) for first in firsts])
+        ranks: dict[int, Any] = {
+            document: document for members in documents for document in members
+        }
         if rule == "smallest":
             names = self.documents()[0]
-            ranks = {one: names[one] for one in ranks}
+            ranks = {document: names[document] for document in ranks}
         elif rule == "central":
             ranks = {
-                one: far
-                for some in found
-                for one, far in zip(
-                    some, groups.from_majority(self.now, [firsts[one] for one in some]), strict=True
+                document: far
+                for members in documents
+                for document, far in zip(
+                    members,
+                    groups.from_majority(self.now, [firsts[document] for document in members]),
+                    strict=True,
                 )
             }
-        return groups.represented(found, ranks, self.distances, radius, firsts, group == "greedy")
+        return groups.represented(
+            documents, ranks, self.distances, radius, firsts, group == "greedy"
+        )
 
     # Joins
 
@@ -316,14 +331,14 @@ class JoinAsker:
             self.rng, self.shape, self.now, int(self.rng.integers(0, 5)), count, count
         )
         ids = make_ids(self.rng, str(self.rng.choice(["rows", "integers", "strings"])), len(rows))
-        others = read_row_set(self.shape.given(rows), ids, self.width)
+        others = read_row_set(self.shape.outside(rows), ids, self.width)
         known = distinct(rows)
         self.join("an array", others, known, _ids_of(self.shape, rows, ids, known))
 
     def stores(self, other: Store, model: Model) -> None:
         """Ask for the pairs of two stores, in both directions."""
         known = model.fingerprints
-        ids = model.ids_of(self.shape.given(known))
+        ids = model.ids_of(self.shape.outside(known))
         self.join("another store", other.snapshot(), known, ids)
 
     def join(self, what: str, other: Any, known: Words, ids: list[Any]) -> None:
@@ -343,11 +358,13 @@ class JoinAsker:
         with self.small_steps(), changed(*([] if slow is None else [slow])):
             batches = list(find_joined_pairs(self.store.snapshot(), other, radius, resources))
         a, b = np.nonzero(distances <= radius)
-        wanted = np.stack([a, b, distances[a, b]], axis=1).astype(np.int64)
+        expected = np.stack([a, b, distances[a, b]], axis=1).astype(np.int64)
         self.compare(
-            call, [(batch.a, batch.b, batch.distances) for batch in batches], known, wanted
+            call, [(batch.a, batch.b, batch.distances) for batch in batches], known, expected
         )
-        self.ids(call, batches, wanted, self.asker.model.ids_of(self.shape.given(self.now)), ids)
+        self.ids(
+            call, batches, expected, self.asker.model.ids_of(self.shape.outside(self.now)), ids
+        )
 
 
 def _mixed(rows: Words) -> Words:
@@ -367,8 +384,10 @@ def _never(*_: object) -> float:
 
 def _ids_of(shape: Shape, rows: Words, ids: Ids, known: Words) -> list[list[int | str]]:
     """Return the ids of each of the distinct rows of an array."""
-    found: dict[int, list[int | str]] = {number: [] for number in shape.numbers(shape.given(known))}
+    by_number: dict[int, list[int | str]] = {
+        number: [] for number in shape.numbers(shape.outside(known))
+    }
     names = range(len(rows)) if ids is None else ids if isinstance(ids, list) else ids.tolist()
-    for number, name in zip(shape.numbers(shape.given(rows)), names, strict=True):
-        found[number].append(name)
-    return list(found.values())
+    for number, name in zip(shape.numbers(shape.outside(rows)), names, strict=True):
+        by_number[number].append(name)
+    return list(by_number.values())

@@ -49,7 +49,7 @@ def brute(
     taken = slices(starts[places], lims)
     return (
         lims,
-        shape.given(fingerprints[place[taken]]),
+        shape.outside(fingerprints[place[taken]]),
         distance[taken].astype(np.uint16 if shape.bits == 256 else np.uint8),
     )
 
@@ -77,7 +77,7 @@ class Model:
     def insert(self, rows: Words, ids: Ids) -> int:
         """Add pairs; return how many were new. Without ids they are the next row numbers."""
         before = self.pairs
-        given = (
+        names = (
             range(self.next_row, self.next_row + len(rows))
             if ids is None
             else ids
@@ -86,7 +86,7 @@ class Model:
         )
         self.next_row += len(rows)
         for fingerprint, name in zip(
-            self.shape.numbers(self.shape.given(rows)), given, strict=True
+            self.shape.numbers(self.shape.outside(rows)), names, strict=True
         ):
             self.ids.setdefault(fingerprint, set()).add(name)
             self.seen.setdefault(name)

@@ -29,10 +29,10 @@ def of_store(store: fpstore.Store, queries: Words) -> Answers:
     return Answers(matches.lims, matches.fingerprints)
 
 
-def require_same(one: Answers, other: Answers, what: str) -> None:
+def require_same(answers: Answers, other: Answers, what: str) -> None:
     """Stop the run when the answers differ."""
-    if not np.array_equal(one.lims, other.lims) or not np.array_equal(
-        _ordered(one), _ordered(other)
+    if not np.array_equal(answers.lims, other.lims) or not np.array_equal(
+        _ordered(answers), _ordered(other)
     ):
         raise AssertionError(f"{what}: answers differ")
 
@@ -45,9 +45,9 @@ def _ordered(answers: Answers) -> Words:
 def brute(keys: Words, queries: Words, radius: int) -> Answers:
     """Compare every query with every key."""
     distinct = np.unique(keys)
-    found = [distinct[np.bitwise_count(distinct ^ query) <= radius] for query in queries]
-    lims = np.cumsum([0, *map(len, found)], dtype=np.int64)
-    return Answers(lims, np.concatenate([np.empty(0, np.uint64), *found]))
+    matches = [distinct[np.bitwise_count(distinct ^ query) <= radius] for query in queries]
+    lims = np.cumsum([0, *map(len, matches)], dtype=np.int64)
+    return Answers(lims, np.concatenate([np.empty(0, np.uint64), *matches]))
 
 
 def check_store(store: fpstore.Store, queries: Words, keys: Words | None = None) -> int:

@@ -157,7 +157,7 @@ def open_store(task: Result) -> Result:
 
 
 if __name__ == "__main__":
-    given = json.loads(sys.argv[1])
+    task = json.loads(sys.argv[1])
     work = {
         "build": build,
         "open": open_store,
@@ -168,4 +168,4 @@ if __name__ == "__main__":
         "tasks-dedup": tasked.dedup_once,
         "tasks-store": tasked.build_once,
     }
-    print(json.dumps(work[given["do"]](given)))
+    print(json.dumps(work[task["do"]](task)))

@@ -98,12 +98,12 @@ def dedup(bench: Bench) -> Result:
     )
     copying = bench.seconds(lambda: pq.write_table(pq.read_table(source), clean))
     hashing = bench.seconds(lambda: maker.fingerprints(texts, empty="mask", threads=1))
-    found = clear(1)
+    result = clear(1)
     out: Result = {
         "documents": len(texts),
         "bytes": size,
-        "clusters": len(found.clusters),
-        "removed": len(texts) - len(found.kept),
+        "clusters": len(result.clusters),
+        "removed": len(texts) - len(result.kept),
         "seconds": round(whole, 3),
         "two_threads_faster": ratio(whole, two),
         "megabytes_per_second": round(size / whole / 1e6, 1),
@@ -112,8 +112,8 @@ def dedup(bench: Bench) -> Result:
         "copying_seconds": round(copying, 3),
         "rest_share": round(1 - (reading + hashing + copying) / whole, 3),
     }
-    some = texts[:: max(len(texts) // COMPARED, 1)][:COMPARED]
-    pq.write_table(pa.table({"text": some}), source)
+    sample = texts[:: max(len(texts) // COMPARED, 1)][:COMPARED]
+    pq.write_table(pa.table({"text": sample}), source)
     began = time.perf_counter()
     try:
         simhash(source)
@@ -121,11 +121,11 @@ def dedup(bench: Bench) -> Result:
         return out | {"simhash": f"{error.name} is missing: pip install {error.name}"}
     rival = time.perf_counter() - began
     began = time.perf_counter()
-    fpstore.dedup(pa.table({"text": some}), text="text", threads=1)
+    fpstore.dedup(pa.table({"text": sample}), text="text", threads=1)
     own = time.perf_counter() - began
     return out | {
         "simhash": {
-            "documents": len(some),
+            "documents": len(sample),
             "seconds": round(rival, 3),
             "to_dedup": ratio(rival, own, 1),
         }
@@ -186,12 +186,12 @@ def copies(bench: Bench) -> Result:
     for name, maker, radius in settings:
         for group in ("connected", "greedy"):
             began = time.process_time()
-            found = fpstore.dedup(
+            result = fpstore.dedup(
                 table, text="text", fingerprinter=maker, radius=radius, group=group
             )
             spent = {"processor_seconds": round(time.process_time() - began, 2)}
             out[f"{name}, {group}"] = spent | _quality(
-                [list(map(int, one)) for one in found.clusters], pieces, len(every), planted
+                [list(map(int, group)) for group in result.clusters], pieces, len(every), planted
             )
     return out
 

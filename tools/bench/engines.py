@@ -107,10 +107,10 @@ def _compared(bench: Bench, session: Any, make: Callable[[Path], Plan]) -> Resul
             times[way].append((spent / os.sysconf("SC_CLK_TCK"), took))
             plan.finish()
             shutil.rmtree(folder)
-    medians = {way: np.median(some, axis=0).tolist() for way, some in times.items()}
+    medians = {way: np.median(rounds, axis=0).tolist() for way, rounds in times.items()}
     out: Result = {}
     for number, what in enumerate(("processor seconds", "seconds")):
-        out |= {f"{what} by {way}": round(some[number], 2) for way, some in medians.items()}
+        out |= {f"{what} by {way}": round(rounds[number], 2) for way, rounds in medians.items()}
         out[f"{what}, spark to processes"] = ratio(
             medians["spark"][number], medians["processes"][number]
         )

@@ -66,8 +66,8 @@ def families(rng: np.random.Generator, count: int, width: int) -> Bytes:
     out = np.repeat(uniform(rng, -(-count // 8), width), 8, axis=0)[:count]
     for _ in range(width // 16):
         places = rng.integers(0, width, count)
-        wanted = rng.random(count) < 0.5
-        out[np.arange(count), places // 8] ^= np.where(wanted, 0x80 >> (places % 8), 0).astype(
+        flipped = rng.random(count) < 0.5
+        out[np.arange(count), places // 8] ^= np.where(flipped, 0x80 >> (places % 8), 0).astype(
             np.uint8
         )
     return out
@@ -125,11 +125,11 @@ RADII = (
 def radii(bench: Bench) -> Result:
     """Probe uniform sets of each width at several radii by the design of `auto`, beside a scan."""
     out: Result = {}
-    for width, default, wanted in RADII:
+    for width, default, radii_ in RADII:
         log2 = bench.log2(default)
         rows = uniform(np.random.default_rng([bench.seed, width]), 1 << log2, width)
         points = [
-            _point(bench, rows, width, radius) for radius in (wanted[:3] if bench.smoke else wanted)
+            _point(bench, rows, width, radius) for radius in (radii_[:3] if bench.smoke else radii_)
         ]
         out[str(width)] = {"log2": log2, "points": points}
     return out
@@ -255,14 +255,12 @@ def _changed(bench: Bench, path: Path, case: Case) -> Result:
 
 def _check(store: fpstore.Store, queries: Bytes, radius: int) -> None:
     """Compare answers of look-ups, of one query and of many, with those of a scan."""
-    expected = [
-        [(m.fingerprint, m.distance) for m in found] for found in store.scan(queries, radius)
-    ]
-    for found in (
+    expected = [[(m.fingerprint, m.distance) for m in rows] for rows in store.scan(queries, radius)]
+    for rows in (
         store.probe_many(queries, radius),
         [store.probe(query.tobytes(), radius) for query in queries],
     ):
-        assert [[(m.fingerprint, m.distance) for m in matches] for matches in found] == expected, (
+        assert [[(m.fingerprint, m.distance) for m in matches] for matches in rows] == expected, (
             "look-ups differ from a scan"
         )
 
@@ -277,8 +275,8 @@ def _rivals(
     faiss.omp_set_num_threads(1)
     blocks, bits, flips = case.multi_hash
     out: Result = {}
-    asked = queries[:SLOW_QUERIES]
-    ids = len(store.probe_many(asked, case.radius).read_ids()[1])
+    batch = queries[:SLOW_QUERIES]
+    ids = len(store.probe_many(batch, case.radius).read_ids()[1])
     rivals: dict[str, Callable[[], Any]] = {
         f"IndexBinaryMultiHash {blocks} x {bits}, nflip {flips}": lambda: (
             faiss.IndexBinaryMultiHash(case.width, blocks, bits)
@@ -293,8 +291,8 @@ def _rivals(
             index.add(rows)
         # FAISS reports distances below its radius.
         start = time.perf_counter()
-        lims, _, _ = index.range_search(asked, case.radius + 1)
-        took = (time.perf_counter() - start) / len(asked)
+        lims, _, _ = index.range_search(batch, case.radius + 1)
+        took = (time.perf_counter() - start) / len(batch)
         out[name] = {
             "microseconds": microseconds(took, 1, 0),
             "to_batch": ratio(took, ours, 0),

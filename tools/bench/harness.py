@@ -64,8 +64,8 @@ class Bench:
 
     def log2(self, default: int = 24) -> int:
         """Return the size asked for, or an operation's own."""
-        asked: int | None = self.options.log2
-        return asked if asked is not None else SMOKE_LOG2 if self.smoke else default
+        size: int | None = self.options.log2
+        return size if size is not None else SMOKE_LOG2 if self.smoke else default
 
     def sizes(self, *default: int) -> tuple[int, ...]:
         """Return the one size asked for, or an operation's own."""

@@ -112,12 +112,12 @@ def _decode(files: list[Path], threads: int) -> None:
 
 def _read(folder: Path, hasher: fpstore.ImageHash, threads: int) -> dict[str, bytes]:
     """Return the fingerprint of each file as bytes."""
-    found: dict[str, bytes] = {}
+    fingerprints: dict[str, bytes] = {}
     for chunk in ImageReader(folder, hasher, threads=threads):
-        found |= {
+        fingerprints |= {
             name: row.tobytes() for name, row in zip(_names(chunk), chunk.fingerprints, strict=True)
         }
-    return found
+    return fingerprints
 
 
 def _names(chunk: Chunk) -> list[str]:
@@ -127,8 +127,8 @@ def _names(chunk: Chunk) -> list[str]:
 
 def _check(folder: Path, files: list[Path], hasher: fpstore.ImageHash) -> None:
     """Compare one thread with two, and with what the packages return."""
-    found = _read(folder, hasher, 1)
-    if found != _read(folder, hasher, 2) or not found:
+    fingerprints = _read(folder, hasher, 1)
+    if fingerprints != _read(folder, hasher, 2) or not fingerprints:
         raise AssertionError(f"{hasher.method}: two threads give other fingerprints than one")
     from PIL import Image
 
@@ -138,7 +138,9 @@ def _check(folder: Path, files: list[Path], hasher: fpstore.ImageHash) -> None:
                 # larger ones are hashed after they were made smaller, by `ImageHash` alone
                 picture.thumbnail((1024, 1024))
             taken = picture if hasher.method == "pdq" else file
-            if str(file) in found and hasher.fingerprint(taken) != _of_package(picture, hasher):
+            if str(file) in fingerprints and hasher.fingerprint(taken) != _of_package(
+                picture, hasher
+            ):
                 raise AssertionError(f"{hasher.method}: the package gives another fingerprint")
 
 

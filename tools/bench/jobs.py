@@ -36,8 +36,8 @@ def jobs(bench: Bench) -> Result:
     )
     lines.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), "utf-8")
     pq.write_table(pa.table({"text": texts}), parquet)
-    asked, ngrams = _questions(texts)
-    questions.write_text("".join(json.dumps({"text": text}) + "\n" for text in asked), "utf-8")
+    benchmark, ngrams = _questions(texts)
+    questions.write_text("".join(json.dumps({"text": text}) + "\n" for text in benchmark), "utf-8")
 
     def dedup(**how: Any) -> Callable[[], object]:
         return lambda: fpstore.dedup(

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 import fpstore.lsh
-from bench.found_texts import found_texts
 from bench.harness import Bench, Result, folder_bytes, microseconds
+from bench.text_quality import text_quality
 from fpstore.hashing import JaccardLaw, Sketched, Sketcher, Values
 from fpstore.lsh.plan import recall_at
 
@@ -31,7 +31,7 @@ def lsh(bench: Bench) -> Result:
     if bench.options.large:
         return {"sketches": {f"2^{LARGE_LOG2}": _of_sketches(bench, LARGE_LOG2)}}
     sketches = {f"2^{log2}": _of_sketches(bench, log2) for log2 in bench.sizes(20)}
-    return {"sketches": sketches, "texts": found_texts(bench)}
+    return {"sketches": sketches, "texts": text_quality(bench)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,21 +91,25 @@ def _near(seed: int, log2: int, count: int) -> tuple[Sketched, npt.NDArray[np.ui
     chosen = numbers[:: max(len(numbers) // 16, 1)]
     parts, places = [], []
     for number in chosen:
-        some = rng.integers(0, rows, -(-count // len(chosen)))
+        chosen_rows = rng.integers(0, rows, -(-count // len(chosen)))
         piece = _piece(seed, number, rows)
-        sketches, signatures = piece.sketches[some], piece.signatures[some]
+        sketches, signatures = piece.sketches[chosen_rows], piece.signatures[chosen_rows]
         other = rng.random(sketches.shape) >= THRESHOLD
         sketches[other] = rng.integers(0, 2**32, int(other.sum()), dtype=np.uint32)
-        flips = rng.random((len(some), Ready().signature_bits)) < Ready().law.differing(THRESHOLD)
-        parts.append((sketches, signatures ^ np.packbits(flips, axis=1), np.ones(len(some), bool)))
-        places.append(np.uint64(number * rows) + some.astype(np.uint64))
+        flips = rng.random((len(chosen_rows), Ready().signature_bits)) < Ready().law.differing(
+            THRESHOLD
+        )
+        parts.append(
+            (sketches, signatures ^ np.packbits(flips, axis=1), np.ones(len(chosen_rows), bool))
+        )
+        places.append(np.uint64(number * rows) + chosen_rows.astype(np.uint64))
     return Sketched(
         *(np.concatenate(column) for column in zip(*parts, strict=True))
     ), np.concatenate(places)
 
 
-def _part(some: Sketched, rows: slice) -> Sketched:
-    return Sketched(some.sketches[rows], some.signatures[rows], some.known[rows])
+def _part(items: Sketched, rows: slice) -> Sketched:
+    return Sketched(items.sketches[rows], items.signatures[rows], items.known[rows])
 
 
 def _of_sketches(bench: Bench, log2: int) -> Result:
@@ -128,13 +132,15 @@ def _of_sketches(bench: Bench, log2: int) -> Result:
     making = bench.processor_seconds(
         lambda: sum(len(piece.known) for piece in _pieces(bench.seed, log2)), 1
     )
-    asked, expected = _near(bench.seed, log2, 256 if bench.smoke else 1 << QUERIES_LOG2)
-    singles = [_part(asked, slice(at, at + 1)) for at in range(min(len(expected), SINGLE_QUERIES))]
+    queries, expected = _near(bench.seed, log2, 256 if bench.smoke else 1 << QUERIES_LOG2)
+    singles = [
+        _part(queries, slice(at, at + 1)) for at in range(min(len(expected), SINGLE_QUERIES))
+    ]
     with fpstore.open(path, hasher=hasher) as index:
-        matches = index.probe_many([asked], threads=1)
+        matches = index.probe_many([queries], threads=1)
         _check(matches, expected, recall_at(form, hasher, THRESHOLD))
-        batch = bench.processor_seconds(lambda: index.probe_many([asked], threads=1).read_ids())
-        single = bench.processor_seconds(lambda: [index.probe(one) for one in singles])
+        batch = bench.processor_seconds(lambda: index.probe_many([queries], threads=1).read_ids())
+        single = bench.processor_seconds(lambda: [index.probe(query) for query in singles])
         stats = index.stats()
     out: Result = {
         "bytes_per_document": round(stats["bytes_per_document"], 2),
@@ -154,8 +160,8 @@ def _check(matches: fpstore.lsh.Matches, expected: npt.NDArray[np.uint64], compu
     """Raise AssertionError if the recall of the matches is not the computed one."""
     owners = np.repeat(np.arange(len(expected)), np.diff(matches.lims))
     ids = np.asarray(matches.read_ids())
-    found = len(np.unique(owners[ids == expected[owners]])) / len(expected)
-    if abs(found - computed) > DEVIATIONS * (computed * (1 - computed) / len(expected)) ** 0.5:
+    recall = len(np.unique(owners[ids == expected[owners]])) / len(expected)
+    if abs(recall - computed) > DEVIATIONS * (computed * (1 - computed) / len(expected)) ** 0.5:
         raise AssertionError(
-            f"{found:.4f} of the near documents are found, and {computed:.4f} are computed"
+            f"{recall:.4f} of the near documents are found, and {computed:.4f} are computed"
         )

@@ -147,9 +147,9 @@ def _built(bench: Bench, tsv: Path) -> float:
 def _asked(bench: Bench, store: fpstore.Store, keys: data.Words) -> Result:
     """Time the ids of a large batch of matches, and single probes with their ids."""
     rng = np.random.default_rng([bench.seed, 2])
-    asked = keys[rng.integers(0, len(keys), max(len(keys) // 4, SINGLE))]
-    matches = store.probe_many(asked, 0)
-    one_by_one = asked[:SINGLE].tolist()
+    queries = keys[rng.integers(0, len(keys), max(len(keys) // 4, SINGLE))]
+    matches = store.probe_many(queries, 0)
+    one_by_one = queries[:SINGLE].tolist()
     batch = bench.seconds(matches.read_ids)
     single = bench.seconds(lambda: [store.probe(key, 0) for key in one_by_one])
     return {
@@ -164,8 +164,8 @@ def by_id(bench: Bench) -> Result:
     count = SMOKE_STRINGS if bench.smoke else INTEGERS
     keys = data.random_words(np.random.default_rng([bench.seed, 3]), count)
     chosen = np.random.default_rng([bench.seed, 4]).permutation(count)[:SINGLE]
-    wanted = set(chosen.tolist())
-    texts = {number: text for number, text in enumerate(paths(count)) if number in wanted}
+    numbers = set(chosen.tolist())
+    texts = {number: text for number, text in enumerate(paths(count)) if number in numbers}
     for kind in ("integers", "paths"):
         path = bench.folder / f"{kind}.fps"
         ids = np.arange(count, dtype=np.uint64) if kind == "integers" else list(paths(count))

@@ -30,18 +30,18 @@ class Case(NamedTuple):
     """Stored vectors, queries, and the pairs that lie within the radius."""
 
     stored: Vectors
-    asked: Vectors
+    queries: Vectors
     near: Pairs
     unrelated: float  # the mean distance of vectors of different clusters
 
     def near_of(self, queries: npt.NDArray[np.int64], rows: npt.NDArray[np.int64]) -> Pairs:
         """Return those of some pairs that lie within the radius."""
-        close = np.linalg.norm(self.asked[queries] - self.stored[rows], axis=1) <= RADIUS
+        close = np.linalg.norm(self.queries[queries] - self.stored[rows], axis=1) <= RADIUS
         return np.unique(queries[close] * len(self.stored) + rows[close])
 
-    def recall(self, found: Pairs) -> float:
+    def recall(self, pairs: Pairs) -> float:
         """Return the share of the near pairs that was found."""
-        return round(len(np.intersect1d(found, self.near, assume_unique=True)) / len(self.near), 4)
+        return round(len(np.intersect1d(pairs, self.near, assume_unique=True)) / len(self.near), 4)
 
 
 def p_stable(bench: Bench) -> Result:
@@ -82,11 +82,11 @@ def _case(seed: int, count: int) -> Case:
         members(np.arange(count) % clusters),
         rng.integers(0, clusters, min(QUERIES, clusters)),
     )
-    asked = members(chosen)
-    unrelated = np.linalg.norm(stored[: len(asked)] - np.roll(asked, 1, axis=0), axis=1).mean()
-    case = Case(stored, asked, np.empty(0, np.int64), float(unrelated))
+    queries = members(chosen)
+    unrelated = np.linalg.norm(stored[: len(queries)] - np.roll(queries, 1, axis=0), axis=1).mean()
+    case = Case(stored, queries, np.empty(0, np.int64), float(unrelated))
     squares, near = np.vecdot(stored, stored), []
-    for query, vector in enumerate(asked):
+    for query, vector in enumerate(queries):
         rows = np.flatnonzero(
             squares - 2 * (stored @ vector) + vector @ vector <= RADIUS**2 + ROUNDING
         )
@@ -110,21 +110,21 @@ def _own(bench: Bench, case: Case) -> Result:
     with fpstore.open(path) as index:
 
         def ask() -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-            matches = index.probe_many(case.asked, threads=1)
-            return np.repeat(np.arange(len(case.asked)), np.diff(matches.lims)), np.asarray(
+            matches = index.probe_many(case.queries, threads=1)
+            return np.repeat(np.arange(len(case.queries)), np.diff(matches.lims)), np.asarray(
                 matches.read_ids()
             ).astype(np.int64)
 
         took = bench.processor_seconds(lambda: case.near_of(*ask()))
-        alone = bench.processor_seconds(lambda: [index.probe(vector) for vector in case.asked])
+        alone = bench.processor_seconds(lambda: [index.probe(vector) for vector in case.queries])
         queries, rows = ask()
         return {
             "bands": [form.bands, form.rows],
             "signature_radius": form.radius,
             "recall": case.recall(case.near_of(queries, rows)),
-            "compared_by_vectors": round(len(rows) / len(case.asked), 1),
-            "microseconds": microseconds(took, len(case.asked), 1),
-            "alone_microseconds": microseconds(alone, len(case.asked), 1),
+            "compared_by_vectors": round(len(rows) / len(case.queries), 1),
+            "microseconds": microseconds(took, len(case.queries), 1),
+            "alone_microseconds": microseconds(alone, len(case.queries), 1),
             "bytes_per_vector": round(index.stats()["bytes_per_document"], 1),
             "build_seconds": round(built, 2),
         }
@@ -145,13 +145,13 @@ def _of_faiss(bench: Bench, case: Case, faiss: Any) -> Result:
         return index
 
     def by_distance(index: Any) -> Pairs:
-        lims, _, rows = index.range_search(case.asked, RADIUS**2)
+        lims, _, rows = index.range_search(case.queries, RADIUS**2)
         return case.near_of(
-            np.repeat(np.arange(len(case.asked)), np.diff(lims.astype(np.int64))), rows
+            np.repeat(np.arange(len(case.queries)), np.diff(lims.astype(np.int64))), rows
         )
 
     def nearest(index: Any) -> Pairs:
-        _, rows = index.search(case.asked, NEAREST)
+        _, rows = index.search(case.queries, NEAREST)
         queries, _ = np.nonzero(rows >= 0)
         return case.near_of(queries, rows[rows >= 0])
 
@@ -183,7 +183,7 @@ def _one(
     took = bench.processor_seconds(lambda: ask(index))
     return {
         "recall": case.recall(ask(index)),
-        "microseconds": microseconds(took, len(case.asked), 1),
+        "microseconds": microseconds(took, len(case.queries), 1),
         "bytes_per_vector": round(
             faiss.serialize_index(index).nbytes / len(case.stored) - bytes_of_vectors, 1
         ),

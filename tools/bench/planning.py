@@ -96,17 +96,17 @@ def _measured(bench: Bench, size: int, codec: str) -> list[tuple[Result, ProbeWo
     keys = bench.queries("uniform", size, BATCH_QUERIES)
     cases: list[tuple[Result, ProbeWork]] = []
     runs = []
-    for found, count in ((f, v) for f in ENTRIES_LOG2 for v in VARIANTS if size - f > 4):
+    for log2, count in ((f, v) for f in ENTRIES_LOG2 for v in VARIANTS if size - f > 4):
         # A run that would take long has fewer queries, one look-up of each.
-        queries = keys[: min(len(keys), max(int(MOST_ENTRIES / 2.0**found / count), 1))]
+        queries = keys[: min(len(keys), max(int(MOST_ENTRIES / 2.0**log2 / count), 1))]
         if len(queries) < len(keys) and count > 1:
             continue
         prober = _kernel.Prober()
-        prober.add(table, size - found, min(count - 1, 2), _masks(size - found, count))
+        prober.add(table, size - log2, min(count - 1, 2), _masks(size - log2, count))
         *_, opened, _ = prober.probe(queries, 3)
         lookups = len(queries) * count
-        expected = block_work(table.fingerprint_count, per_block, 2.0**found, lookups)
-        figures = {"log2": size, "entries": 2.0**found, "queries": len(queries), "lookups": count}
+        expected = block_work(table.fingerprint_count, per_block, 2.0**log2, lookups)
+        figures = {"log2": size, "entries": 2.0**log2, "queries": len(queries), "lookups": count}
         cases.append(
             (
                 {
@@ -142,7 +142,7 @@ def _scanned(bench: Bench, size: int, width: int) -> Result:
     for isa in isas():
         _kernel.select_isa(isa)
         runs = [
-            partial(table.scan, asked, 8, 0, table.block_count) for asked in (queries, queries[:1])
+            partial(table.scan, rows, 8, 0, table.block_count) for rows in (queries, queries[:1])
         ]
         many, single = least(runs, bench.repeats)
         out[isa] = round(many / len(queries) / table.fingerprint_count * 1e9, 3)
@@ -264,14 +264,14 @@ def _ranked(bench: Bench, case: Ranked, rows: Any, radius: int) -> Result:
     plans = _contenders(
         fpstore.plan(len(rows), radius, memory_budget=1 << 62, width=case.width, sample=sample)
     )
-    asked = near(
+    near_rows = near(
         np.random.default_rng([bench.seed, radius]),
         rows,
         64 if bench.smoke else BATCH_QUERIES,
         radius,
     )
-    queries = width.to_array(width.from_bytes(asked.reshape(-1)))
-    alone = width.numbers(width.from_bytes(asked[:SINGLE].reshape(-1)))
+    queries = width.to_array(width.from_bytes(near_rows.reshape(-1)))
+    alone = width.numbers(width.from_bytes(near_rows[:SINGLE].reshape(-1)))
     stores = []
     for p in plans:
         path = bench.folder / f"{p.name}.fps"

@@ -26,15 +26,15 @@ def plots(bench: Bench) -> Result:
     except ImportError:
         return {"missing": "matplotlib is missing: pip install matplotlib"}
     mpl.use("Agg")
-    found: Result = {}
+    report: Result = {}
     for path in bench.options.json_in:
-        found.update(json.loads(path.read_text(encoding="utf-8")))
-    found.update(bench.report)
+        report.update(json.loads(path.read_text(encoding="utf-8")))
+    report.update(bench.report)
     drawn: dict[str, str] = {}
     for name, draw in (("growth", _growth), ("frontier", _frontier), ("radii", _radii)):
-        if name in found:
+        if name in report:
             path = (bench.folder if bench.smoke else bench.options.plots_to) / f"{name}.png"
-            draw(found[name], path)
+            draw(report[name], path)
             drawn[name] = path.name
     return drawn or {
         "skipped": "no growth, frontier or radii, neither in this run nor with --json-in"

@@ -62,15 +62,15 @@ class Field:
         )
         expected_absent = of_store(store, absent)
         with fpstore.open(store.path, pages="huge") as copied:
-            asked = batch[:FEWER_QUERIES]
-            huge = self.bench.seconds(lambda: copied.probe_many(asked, threads=1))
+            fewer = batch[:FEWER_QUERIES]
+            huge = self.bench.seconds(lambda: copied.probe_many(fewer, threads=1))
         stats = store.stats()
         expected = self.first(len(self.queries))
         return {
             **self.batches(store, batch, absent),
             "filter": self.filtered(design, codec, batch, absent, expected_absent),
-            "huge_pages_microseconds": microseconds(huge, len(asked)),
-            "huge_pages_queries": len(asked),
+            "huge_pages_microseconds": microseconds(huge, len(fewer)),
+            "huge_pages_queries": len(fewer),
             "new_process": self.first_batches(store, batch[:NEW_PROCESS_QUERIES]),
             "queries": len(batch),
             "matches_per_query": round(float(expected.lims[-1]) / len(self.queries), 3),

@@ -49,9 +49,9 @@ class Contender(NamedTuple):
     most_log2: int = 64
     threads: tuple[int, ...] = (1, 2)
 
-    def log2(self, wanted: int) -> int:
+    def log2(self, size_: int) -> int:
         """Return the largest size up to the wanted one that it can take here."""
-        size = min(wanted, self.most_log2)
+        size = min(size_, self.most_log2)
         while self.bytes_per_fingerprint * 2.0**size > MEMORY_SHARE * available_memory():
             size -= 1
         return size
@@ -115,10 +115,10 @@ class SimhashPackage:
 
     def answers(self, queries: Words) -> Answers:
         rows = self.run(queries, 1)
-        found = [self._keys[np.array(r, dtype=np.int64)] for r in rows]
+        matches = [self._keys[np.array(r, dtype=np.int64)] for r in rows]
         return Answers(
             np.cumsum([0, *map(len, rows)], dtype=np.int64),
-            np.concatenate([np.empty(0, np.uint64), *found]),
+            np.concatenate([np.empty(0, np.uint64), *matches]),
         )
 
 

@@ -45,12 +45,14 @@ class Corpus(NamedTuple):
     def similarities_of(self, pairs: Places) -> Reals:
         """Return the similarities of any pairs, the later text first."""
         count = len(self.texts)
-        known, asked = self.pairs @ [count, 1], pairs @ [count, 1]
-        at = np.minimum(np.searchsorted(known, asked), len(known) - 1)
-        found = self.similarities[at].copy()
-        for place in np.flatnonzero(known[at] != asked).tolist():
-            found[place] = jaccard(*(runs(self.words[text]) for text in pairs[place].tolist()))
-        return found
+        known, keys = self.pairs @ [count, 1], pairs @ [count, 1]
+        at = np.minimum(np.searchsorted(known, keys), len(known) - 1)
+        similarities = self.similarities[at].copy()
+        for place in np.flatnonzero(known[at] != keys).tolist():
+            similarities[place] = jaccard(
+                *(runs(self.words[text]) for text in pairs[place].tolist())
+            )
+        return similarities
 
 
 def corpus(seed: int, count: int) -> Corpus:
@@ -63,9 +65,9 @@ def corpus(seed: int, count: int) -> Corpus:
     words = np.split(drawn, np.cumsum(lengths)[:-1])
     origins = [*range(first_copy), *rng.integers(0, first_copy, count - first_copy).tolist()]
     for origin in origins[first_copy:]:
-        wanted = rng.uniform(LEAST_SIMILARITY, 1)
+        similarity = rng.uniform(LEAST_SIMILARITY, 1)
         # share of words: a run is kept with all of its words
-        kept = (2 * wanted / (1 + wanted)) ** (1 / SIZE)
+        kept = (2 * similarity / (1 + similarity)) ** (1 / SIZE)
         copy = words[origin].copy()
         changed = rng.random(len(copy)) >= kept
         copy[changed] = rng.choice(drawn, int(changed.sum()))
@@ -73,7 +75,7 @@ def corpus(seed: int, count: int) -> Corpus:
     pairs, similarities = _pairs(words, origins)
     vocabulary = np.array(names, object)
     return Corpus(
-        [" ".join(vocabulary[one].tolist()) for one in words],
+        [" ".join(vocabulary[numbers].tolist()) for numbers in words],
         words,
         first_copy,
         pairs,

@@ -70,8 +70,8 @@ def _check(store: fpstore.Store, queries: Words) -> None:
     batch = of_store(store, queries)
     matches = [store.probe(query) for query in queries.tolist()]
     pairs = zip(batch.lims[:-1], batch.lims[1:], strict=True)
-    found = [sorted(match.fingerprint for match in some) for some in matches]
-    assert found == [sorted(batch.fingerprints[a:b].tolist()) for a, b in pairs], (
+    singles = [sorted(match.fingerprint for match in row) for row in matches]
+    assert singles == [sorted(batch.fingerprints[a:b].tolist()) for a, b in pairs], (
         "probe and probe_many differ"
     )
     assert matches == list(store.probe_many(queries)), "the ids of probe and probe_many differ"

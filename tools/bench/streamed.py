@@ -28,7 +28,7 @@ BLOCKS = ((51, 13), (38, 13), (25, 13), (12, 13), (0, 12))  # shift and width of
 PAIRS = tuple(itertools.combinations(range(len(BLOCKS)), RADIUS - 1))
 
 
-class Found(NamedTuple):
+class Matches(NamedTuple):
     """One entry per query, stored fingerprint and row that has it.
 
     By query, distance, fingerprint, row.
@@ -51,14 +51,14 @@ def planted_and_not(seed: int, log2: int, count: int = CHECKED) -> tuple[Words, 
     return np.concatenate([planted, data.random_words(rng, count - len(stored))]), stored
 
 
-def streamed(parts: Iterable[Words], queries: Words) -> Found:
+def streamed(parts: Iterable[Words], queries: Words) -> Matches:
     """Return what lies within three bits of each query, by one pass over the rows."""
-    wanted = [_pair(_blocks(queries), pair) for pair in PAIRS]
-    orders = [np.argsort(keys, kind="stable") for keys in wanted]
-    sorted_keys = [keys[order] for keys, order in zip(wanted, orders, strict=True)]
-    bitmaps = [_bitmap(keys) for keys in wanted]
+    keys_of_pairs = [_pair(_blocks(queries), pair) for pair in PAIRS]
+    orders = [np.argsort(keys, kind="stable") for keys in keys_of_pairs]
+    sorted_keys = [keys[order] for keys, order in zip(keys_of_pairs, orders, strict=True)]
+    bitmaps = [_bitmap(keys) for keys in keys_of_pairs]
     none = np.empty(0, np.int64)
-    found, start = [(none, none, np.empty(0, np.uint64), none)], 0
+    parts_, start = [(none, none, np.empty(0, np.uint64), none)], 0
     for part in parts:
         blocks = _blocks(part)
         for pair, bitmap, order, keys in zip(PAIRS, bitmaps, orders, sorted_keys, strict=True):
@@ -74,10 +74,10 @@ def streamed(parts: Iterable[Words], queries: Words) -> Found:
             query = order[shifts + np.arange(len(rows))]
             distance = np.bitwise_count(part[rows] ^ queries[query]).astype(np.int64)
             near = distance <= RADIUS
-            found.append((query[near], distance[near], part[rows[near]], rows[near] + start))
+            parts_.append((query[near], distance[near], part[rows[near]], rows[near] + start))
         start += len(part)
     query, distance, fingerprints, rows = (
-        np.concatenate(column) for column in zip(*found, strict=True)
+        np.concatenate(column) for column in zip(*parts_, strict=True)
     )
     # A row that meets a query in several pairs of blocks was found several times.
     _, once = np.unique(np.stack([query, rows], 1), axis=0, return_index=True)
@@ -107,12 +107,12 @@ def _ordered(
     distances: npt.NDArray[np.int64],
     fingerprints: Words,
     rows: npt.NDArray[np.int64],
-) -> Found:
+) -> Matches:
     order = np.lexsort((rows, fingerprints, distances, queries))
-    return Found(queries[order], distances[order], fingerprints[order], rows[order])
+    return Matches(queries[order], distances[order], fingerprints[order], rows[order])
 
 
-def of_store(store: fpstore.Store, queries: Words) -> Found:
+def of_store(store: fpstore.Store, queries: Words) -> Matches:
     """Return what ``probe_many`` answers, with the ids: the row numbers."""
     matches = store.probe_many(queries, RADIUS)
     lims, ids = matches.read_ids()
@@ -148,7 +148,7 @@ def check_streamed(store: fpstore.Store, seed: int, log2: int) -> dict[str, int]
         numbers = np.repeat(np.arange(len(few)), np.diff(plain.lims)).astype(np.uint64)
         if not np.array_equal(pairs, np.stack([numbers, plain.fingerprints], 1)):
             raise AssertionError("the pass over the rows differs from brute force")
-    for name, got, want in zip(Found._fields, of_store(store, queries), expected, strict=True):
+    for name, got, want in zip(Matches._fields, of_store(store, queries), expected, strict=True):
         if not np.array_equal(got, want):
             raise AssertionError(
                 f"{store.path.name}: {name} differ from those of the pass over the rows"

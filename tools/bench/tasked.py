@@ -71,8 +71,8 @@ def corpus_in(folder: Path, smoke: bool) -> tuple[int, int]:
     """
     texts = texts_here(SMOKE_BYTES if smoke else MOST_BYTES)
     folder.mkdir()
-    for number, some in enumerate(np.array_split(np.arange(len(texts)), FILES)):
-        table = pa.table({"text": [texts[row] for row in some.tolist()]})
+    for number, rows in enumerate(np.array_split(np.arange(len(texts)), FILES)):
+        table = pa.table({"text": [texts[row] for row in rows.tolist()]})
         pq.write_table(table, folder / f"part-{number}.parquet", row_group_size=1000)
     return len(texts), sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
 

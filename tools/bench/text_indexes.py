@@ -15,7 +15,7 @@ from bench.cleaners import FUNCTIONS, words
 from bench.harness import Growth, folder_bytes
 from bench.rivals import MissingError
 
-Found = Callable[[str], list[int]]
+LookUp = Callable[[str], list[int]]
 TIMED_THRESHOLD = 0.8
 LEAST_RECALL = 0.9  # of rensa's bands, which its user chooses
 MOST_FOUND = 10  # of Lance, which returns the nearest
@@ -42,14 +42,14 @@ class TextIndex(ABC):
         """Take the texts that `found` looks among."""
 
     @abstractmethod
-    def found(self, threshold: float) -> Found:
+    def look_up(self, threshold: float) -> LookUp:
         """Return what finds the rows of the texts that are similar to one."""
 
     def sign(self, text: str) -> Any:
         """Return the signature of a text, if it can be made apart from the index."""
         return None
 
-    def found_in_batch(self, texts: list[str]) -> Any:
+    def look_up_batch(self, texts: list[str]) -> Any:
         """Return the rows that many texts find at the last threshold, if the tool takes many."""
         return None
 
@@ -80,12 +80,12 @@ class Fpstore(TextIndex):
     def take(self, texts: list[str]) -> None:
         self._texts = texts
 
-    def found(self, threshold: float) -> Found:
+    def look_up(self, threshold: float) -> LookUp:
         self._index = index = self.build(self._texts, threshold)
         self.bytes = index.stats()["bytes"]["total"]
         return lambda text: [int(match.id) for match in index.probe(text)]
 
-    def found_in_batch(self, texts: list[str]) -> Any:
+    def look_up_batch(self, texts: list[str]) -> Any:
         return self._index.probe_many(texts, threads=1).read_ids()
 
     def sign(self, text: str) -> Any:
@@ -105,7 +105,7 @@ class InMemory(TextIndex):
     def take(self, texts: list[str]) -> None:
         self._made = [self.sign(text) for text in texts]
 
-    def found(self, threshold: float) -> Found:
+    def look_up(self, threshold: float) -> LookUp:
         with Growth() as grown:
             look_up = self.insert(self._made, threshold)
         self.bytes = grown.bytes
@@ -206,7 +206,7 @@ class Lance(TextIndex):
         self.build(self._data)
         self.bytes = folder_bytes(self._folder / f"{len(texts)}.lance" / "_indices")
 
-    def found(self, threshold: float) -> Found:
+    def look_up(self, threshold: float) -> LookUp:
         def look_up(text: str) -> list[int]:
             query = self._query(text, "text")
             table = self._data.to_table(

@@ -37,12 +37,12 @@ def thresholds(bench: Bench) -> Result:
         for search in ("exact", "bands"):
             for verify in (False, True):
                 start = time.process_time()
-                found = fpstore.dedup(
+                result = fpstore.dedup(
                     table, text="text", threshold=threshold, search=search, verify=verify, threads=1
                 )
                 seconds = time.process_time() - start
                 row[search + (", verified" if verify else "")] = _judged(
-                    found, similarities, threshold
+                    result, similarities, threshold
                 ) | {"processor_seconds": round(seconds, 2)}
         out[str(threshold)] = row
     return out | {"common line": _with_common_lines(bench)}
@@ -61,10 +61,10 @@ def _with_common_lines(bench: Bench) -> Result:
             for line in range(LINES):
                 front = " ".join(f"l{line}{place}" for place in range(WORDS_OF_LINE))
                 table = pa.table({"text": [f"{front} {text}" for text in texts]})
-                found = fpstore.dedup(
+                result = fpstore.dedup(
                     table, text="text", threshold=threshold, verify=verify, threads=1
                 )
-                removed.append(len(found.removed.rows))
+                removed.append(len(result.removed.rows))
             row[name] = {
                 "removed": removed,
                 "processor_seconds": round((time.process_time() - start) / LINES, 2),
@@ -76,8 +76,8 @@ def _with_common_lines(bench: Bench) -> Result:
 def _texts(seed: int, pairs: int) -> tuple[list[str], Floats]:
     """Return unrelated texts, each followed by its copy, and the similarity of each pair."""
     rng, pieces = np.random.default_rng(seed), WORDS - SIZE + 1
-    wanted = rng.uniform(LEAST, 1, pairs)
-    common = np.round(2 * pieces * wanted / (1 + wanted)).astype(int)
+    similarities = rng.uniform(LEAST, 1, pairs)
+    common = np.round(2 * pieces * similarities / (1 + similarities)).astype(int)
     texts, number = list[str](), 0
     for kept in (common + SIZE - 1).tolist():
         own, new = range(number, number + WORDS), range(number + WORDS, number + 2 * WORDS - kept)
@@ -86,9 +86,9 @@ def _texts(seed: int, pairs: int) -> tuple[list[str], Floats]:
     return texts, common / (2 * pieces - common)
 
 
-def _judged(found: fpstore.Deduplication, similarities: Floats, threshold: float) -> Result:
+def _judged(result: fpstore.Deduplication, similarities: Floats, threshold: float) -> Result:
     """Return recall (of the copies at the threshold) and precision (of the removed rows)."""
-    rows, kept = found.removed.rows.astype(np.int64), found.removed.kept_rows.astype(np.int64)
+    rows, kept = result.removed.rows.astype(np.int64), result.removed.kept_rows.astype(np.int64)
     is_pair = rows // 2 == kept // 2
     removed = np.zeros(len(similarities), bool)
     removed[rows[is_pair] // 2] = True

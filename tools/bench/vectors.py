@@ -77,12 +77,12 @@ def _share_again(hasher: fpstore.HyperplaneHash, vectors: np.ndarray) -> float:
 
 def _check(hasher: fpstore.HyperplaneHash, vectors: np.ndarray) -> None:
     """Compare with a product in float64, which is more exact than these sums need."""
-    some = vectors[:256].astype(np.float64)
+    sample = vectors[:256].astype(np.float64)
     sides = (
-        some @ plane_weights(hasher.dimension, hasher.width, hasher.seed).T.astype(np.float64) > 0
+        sample @ plane_weights(hasher.dimension, hasher.width, hasher.seed).T.astype(np.float64) > 0
     )
     expected = np.packbits(sides, axis=1)
-    found = hasher.fingerprints(vectors[:256])
+    fingerprints = hasher.fingerprints(vectors[:256])
     if hasher.width <= 64:
-        found = found.astype(f">u{hasher.width // 8}").view(np.uint8).reshape(256, -1)
-    assert (found == expected).all(), "the product in float64 has other signs"
+        fingerprints = fingerprints.astype(f">u{hasher.width // 8}").view(np.uint8).reshape(256, -1)
+    assert (fingerprints == expected).all(), "the product in float64 has other signs"

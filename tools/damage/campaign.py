@@ -84,11 +84,11 @@ class Campaign:
     def end(self, number: int, output: int, status: int) -> dict[str, Any]:
         """Return what came of a case."""
         with os.fdopen(output, encoding="utf-8") as lines:
-            said = [json.loads(line) for line in lines]
-        outcomes = {operation: (verdict, detail) for operation, verdict, detail in said}
+            messages = [json.loads(line) for line in lines]
+        outcomes = {operation: (verdict, detail) for operation, verdict, detail in messages}
         if os.WIFSIGNALED(status):
             name = signal.Signals(os.WTERMSIG(status)).name
-            outcomes[said[-1][0] if said else "case"] = (
+            outcomes[messages[-1][0] if messages else "case"] = (
                 "slow" if name in ("SIGPROF", "SIGALRM") else "dead",
                 name,
             )
@@ -147,7 +147,11 @@ def faults_of(result: dict[str, Any]) -> list[tuple[str, str, str]]:
     harmless = result["damage"] == "nothing" or kind_of(result["file"]) == "filter"
     bad: tuple[str, ...] = (*FAULTS, "refused", "losses") if harmless else FAULTS
     bad = FAULTS[2:] if result["forged"] else bad
-    return [(operation, *said) for operation, said in result["outcomes"].items() if said[0] in bad]
+    return [
+        (operation, *outcome)
+        for operation, outcome in result["outcomes"].items()
+        if outcome[0] in bad
+    ]
 
 
 def verdict_of(result: dict[str, Any]) -> str:
@@ -182,8 +186,8 @@ class Tally:
             self.by[name].setdefault(value, Counter())[verdict] += 1
         report = result["outcomes"].get("report", result["outcomes"].get("repair", ("none", "")))[0]
         self.repairs.setdefault(file, Counter())[report] += 1
-        for operation, said, detail in faults_of(result):
-            self.groups.setdefault((file, operation, said, summary(detail)), []).append(result)
+        for operation, verdict, detail in faults_of(result):
+            self.groups.setdefault((file, operation, verdict, summary(detail)), []).append(result)
 
     def report(self) -> dict[str, Any]:
         faults: list[dict[str, Any]] = [

@@ -221,13 +221,13 @@ class Case:
             lims, ids = store.ids_of(self._width.to_array(stored))
         except KeyError as error:
             raise Wrong(f"{error} is not stored") from None
-        wanted = [self._store.of(fingerprint) for fingerprint in self._width.numbers(stored)]
+        expected = [self._store.of(fingerprint) for fingerprint in self._width.numbers(stored)]
         numbers = self._numbers(ids)
         got = [
             sorted(numbers[start:end])
             for start, end in zip(lims.tolist(), lims.tolist()[1:], strict=False)
         ]
-        expect(got == wanted, "other ids")
+        expect(got == expected, "other ids")
 
     def _some_ids(self) -> tuple[Words, Any]:
         numbers = self._store.now.numbers[:: max(len(self._store.now.numbers) // 8, 1)]
@@ -245,9 +245,9 @@ class Case:
         numbers, ids = self._some_ids()
         lims, fingerprints = store.fingerprints_of(ids)
         for number, start, end in zip(numbers, lims.tolist(), lims.tolist()[1:], strict=False):
-            wanted = self._store.now.fingerprints[self._store.now.numbers == number]
+            expected = self._store.now.fingerprints[self._store.now.numbers == number]
             expect(
-                np.array_equal(fingerprints[start:end], self._width.to_array(wanted)),
+                np.array_equal(fingerprints[start:end], self._width.to_array(expected)),
                 f"other fingerprints of id {number}",
             )
 
@@ -361,23 +361,23 @@ class Case:
 
 def check_losses(store: Store, held: Pairs, report: fpstore.RepairReport, lost: Path) -> None:
     """Compare what a repair says it lost with what is missing."""
-    kept, wanted = held.keys(store.width), store.now.keys(store.width)
-    told = " ".join(report.losses)
-    changes = "the log:" in told or "log record" in told
-    more = kept - (store.ever.keys(store.width) if changes else wanted)
+    kept, stored = held.keys(store.width), store.now.keys(store.width)
+    losses = " ".join(report.losses)
+    changes = "the log:" in losses or "log record" in losses
+    more = kept - (store.ever.keys(store.width) if changes else stored)
     if more:
-        raise Untrue(f"{len(more)} pairs in the new store that are not stored: {told}")
+        raise Untrue(f"{len(more)} pairs in the new store that are not stored: {losses}")
     if changes:
         return
     rows = (
         [line.split("\t") for line in lost.read_text("utf-8").splitlines()] if lost.exists() else []
     )
     named = {int(row[1], 16) for row in rows if row[1]}
-    missing = {fingerprint for fingerprint, _ in wanted - kept}
-    unknown = re.search(r"(\d+) of \d+ fingerprints of the tables", told)
+    missing = {fingerprint for fingerprint, _ in stored - kept}
+    unknown = re.search(r"(\d+) of \d+ fingerprints of the tables", losses)
     if len(missing - named) > (int(unknown[1]) if unknown else 0):
         raise Untrue(
-            f"{len(missing - named)} fingerprints have lost something and are not listed: {told}"
+            f"{len(missing - named)} fingerprints have lost something and are not listed: {losses}"
         )
     gone = {int(row[1], 16) for row in rows if row[0] == "fingerprint"}
     if gone & {fingerprint for fingerprint, _ in kept}:

@@ -178,42 +178,42 @@ class IndexCase(Case):
         index.stats()
 
     def _check_content(self, index: Any, right: Content) -> None:
-        held = self._store.content(index)
-        if held != right:
+        content = self._store.content(index)
+        if content != right:
             raise Wrong(
-                f"{len(held.rows)} documents instead of {len(right.rows)}, or other answers"
+                f"{len(content.rows)} documents instead of {len(right.rows)}, or other answers"
             )
 
     def _repaired(self, output: Path, lost: Path) -> fpstore.RepairReport:
         return fpstore.repair(self._path, output, memory="64MiB", threads=1)
 
     def _check_repaired(self, report: fpstore.RepairReport, output: Path, lost: Path) -> None:
-        right, told = self._store.now, " ".join(report.losses)
+        right, losses = self._store.now, " ".join(report.losses)
         with self._open(output) as index:
-            held, found = self._store.content(index), index.verify()
-        if not found.ok or report.fingerprints != len(held.rows):
+            content, verified = self._store.content(index), index.verify()
+        if not verified.ok or report.fingerprints != len(content.rows):
             raise Untrue(
-                f"the new index is not what it says: {report.fingerprints}, {len(held.rows)}, "
-                f"{found.faults}"
+                f"the new index is not what it says: {report.fingerprints}, {len(content.rows)}, "
+                f"{verified.faults}"
             )
-        if report.complete and held != right:
+        if report.complete and content != right:
             raise Untrue(
-                f"complete, but {len(held.rows)} documents instead of {len(right.rows)}, or other "
-                "answers"
+                f"complete, but {len(content.rows)} documents instead of {len(right.rows)}, or "
+                "other answers"
             )
-        if "the log:" in told or "log record" in told or "current generation" in told:
-            if more := held.rows.items() - self._store.ever:
-                raise Untrue(f"{len(more)} documents in the new index that never were: {told}")
+        if "the log:" in losses or "log record" in losses or "current generation" in losses:
+            if more := content.rows.items() - self._store.ever:
+                raise Untrue(f"{len(more)} documents in the new index that never were: {losses}")
             return
-        if held.rows.items() - right.rows.items() or any(
+        if content.rows.items() - right.rows.items() or any(
             set(matches) - set(known)
-            for matches, known in zip(held.answers, right.answers, strict=True)
+            for matches, known in zip(content.answers, right.answers, strict=True)
         ):
-            raise Untrue(f"documents or answers in the new index that are not stored: {told}")
+            raise Untrue(f"documents or answers in the new index that are not stored: {losses}")
         listed = sum(file.read_bytes().count(b"\n") for file in output.parent.glob("*.lost.tsv"))
-        unknown = re.search(r"(\d+) of \d+ fingerprints of the tables", told)
-        if len(right.rows) - len(held.rows) > listed + (int(unknown[1]) if unknown else 0):
+        unknown = re.search(r"(\d+) of \d+ fingerprints of the tables", losses)
+        if len(right.rows) - len(content.rows) > listed + (int(unknown[1]) if unknown else 0):
             raise Untrue(
-                f"{len(right.rows) - len(held.rows)} documents are lost, {listed} are listed: "
-                f"{told}"
+                f"{len(right.rows) - len(content.rows)} documents are lost, {listed} are listed: "
+                f"{losses}"
             )

@@ -192,13 +192,13 @@ class Store:
 
         Of the wide ones a third has one of three leading words.
         """
-        some = self.width.from_bytes(self.rng.integers(0, 256, (count, self.width.bytes), np.uint8))
+        rows = self.width.from_bytes(self.rng.integers(0, 256, (count, self.width.bytes), np.uint8))
         if self.width.words > 1:
-            some[::3, 0] = self.rng.choice(
-                np.array([0, 7 << 40, 2**64 - 1], np.uint64), len(some[::3])
+            rows[::3, 0] = self.rng.choice(
+                np.array([0, 7 << 40, 2**64 - 1], np.uint64), len(rows[::3])
             )
-        found: Words = distinct(np.concatenate([self._flipped(some[: count // 2]), some]))
-        return found[self.rng.permutation(len(found))[:count]]
+        pool: Words = distinct(np.concatenate([self._flipped(rows[: count // 2]), rows]))
+        return pool[self.rng.permutation(len(pool))[:count]]
 
     def _flipped(self, rows: Words) -> Words:
         """Return rows with one bit of each flipped."""
@@ -319,8 +319,8 @@ class Store:
         """Return the numbers of the ids of a fingerprint."""
         row = self.width.row(fingerprint)
         start, end = (row_place(self.now.fingerprints, row, side) for side in ("left", "right"))
-        found: list[int] = self.now.numbers[start:end].tolist()
-        return found
+        numbers: list[int] = self.now.numbers[start:end].tolist()
+        return numbers
 
     def _steps(self) -> list[tuple[str, Any, int, Pairs]]:
         """Return changes: what is called, with what, what it returns, and what is stored then."""

@@ -242,9 +242,9 @@ def _of_class(module: str, name: str, kind: type) -> Iterator[Target]:
         return
     made = MADE.get(name)
     if made is None:
-        given = CONSTRUCTORS[name]
-        made = f"{module}.{name}({_shown(given)})"
-        yield Target(name, f"{module}.{name}", given, list(_parameters(kind)))
+        arguments = CONSTRUCTORS[name]
+        made = f"{module}.{name}({_shown(arguments)})"
+        yield Target(name, f"{module}.{name}", arguments, list(_parameters(kind)))
     public = {value for _, _, value in public_names() if inspect.isclass(value)}
     members = {key for base in kind.__mro__ if base in public for key in public_members(base)}
     for member in sorted(dir(kind)):
@@ -278,11 +278,11 @@ def _target(module: str, owner: str, name: str, function: Any, called: str) -> T
 
 def _parameters(function: Any) -> dict[str, bool]:
     """Return the names of parameters, and whether each is needed."""
-    given = inspect.signature(function).parameters.values()
+    parameters = inspect.signature(function).parameters.values()
     kinds = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
     return {
         p.name: p.default is p.empty
-        for p in given
+        for p in parameters
         if p.name not in {"self", "cls"} and p.kind not in kinds
     }
 

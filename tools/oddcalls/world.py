@@ -63,8 +63,8 @@ def make_world(folder: Path) -> None:
     fpstore.ShardedStore.combine("sharded").close()
     fpstore.lsh.build("i.lsh", TEXTS, hasher=fpstore.MinHash(), threshold=0.8).close()
     rows = [{"id": f"x{i}", "text": text, "n": i} for i, text in enumerate(TEXTS)]
-    for name, some in (("r.jsonl", rows), ("b.jsonl", rows[:1])):
-        Path(name).write_text("".join(json.dumps(row) + "\n" for row in some))
+    for name, part in (("r.jsonl", rows), ("b.jsonl", rows[:1])):
+        Path(name).write_text("".join(json.dumps(row) + "\n" for row in part))
     Path("f.tsv").write_text("0000000000000007\t1\n000000000000000b\t2\n")
     Path("q.tsv").write_text("fingerprint\n0000000000000007\n")
     Path("a.txt").write_text(TEXTS[0])

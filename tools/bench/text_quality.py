@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from bench.harness import Bench, Result, microseconds, ratio
 from bench.rivals import MissingError
 from bench.shingled import Corpus, corpus
-from bench.text_indexes import TIMED_THRESHOLD, TextIndex, text_indexes
+from bench.text_indexes import TIMED_THRESHOLD, LookUp, TextIndex, text_indexes
 
 THRESHOLDS = (0.5, 0.7, 0.8, 0.9)
 COUNT, SMOKE_COUNT = 100_000, 500
@@ -15,7 +17,7 @@ TIMED_QUERIES = 1000
 SLACK = 0.1  # below the threshold: what is nearer is counted as right
 
 
-def found_texts(bench: Bench) -> Result:
+def text_quality(bench: Bench) -> Result:
     """Build indexes of synthetic texts and look up the copies among them, at some thresholds."""
     made = corpus(bench.seed, SMOKE_COUNT if bench.smoke else COUNT)
     out: Result = {"documents": len(made.texts), "bytes": made.bytes, "pairs": len(made.pairs)}
@@ -25,7 +27,9 @@ def found_texts(bench: Bench) -> Result:
         except MissingError as error:
             out[name] = str(error)
     own = out["fpstore"]
-    for other in (found for found in out.values() if isinstance(found, dict) and found is not own):
+    for other in (
+        figures for figures in out.values() if isinstance(figures, dict) and figures is not own
+    ):
         other["fpstore_builds_faster"] = ratio(
             own["megabytes_per_second"], other["megabytes_per_second"], 1
         )
@@ -41,8 +45,8 @@ def _one(bench: Bench, tool: TextIndex, made: Corpus) -> Result:
 
     A query is a text, whose answer is ids.
     """
-    some = made.texts[-tool.timed_texts :]
-    prepared = tool.prepared(some)
+    texts = made.texts[-tool.timed_texts :]
+    prepared = tool.prepared(texts)
     built = bench.processor_seconds(lambda: tool.build(prepared))
     tool.take(made.texts)
     rows = np.random.default_rng([bench.seed, 1 << 50]).permutation(
@@ -50,53 +54,55 @@ def _one(bench: Bench, tool: TextIndex, made: Corpus) -> Result:
     )
     rows = np.sort(rows[: tool.queries])
     out: Result = {
-        "megabytes_per_second": round(sum(map(len, some)) / built / 1e6, 1),
-        "built_texts": len(some),
+        "megabytes_per_second": round(sum(map(len, texts)) / built / 1e6, 1),
+        "built_texts": len(texts),
     }
     for threshold in THRESHOLDS:
-        look_up = tool.found(threshold)
+        look_up = tool.look_up(threshold)
         out[f"threshold {threshold}"] = _quality(
             [look_up(made.texts[row]) for row in rows.tolist()], rows, made, threshold
         )
         if threshold == TIMED_THRESHOLD:
-            asked = [made.texts[row] for row in rows[:TIMED_QUERIES].tolist()]
-            took = bench.processor_seconds(
-                lambda look_up=look_up, asked=asked: list(map(look_up, asked))  # type: ignore[misc]
-            )
-            out["probe_microseconds"] = microseconds(took, len(asked), 1)
+            queries = [made.texts[row] for row in rows[:TIMED_QUERIES].tolist()]
+            took = bench.processor_seconds(partial(_each, look_up, queries))
+            out["probe_microseconds"] = microseconds(took, len(queries), 1)
             out["bytes_per_document"] = round(tool.bytes / len(made.texts), 1)
-            out |= _parts(bench, tool, asked)
+            out |= _parts(bench, tool, queries)
     return out
 
 
-def _parts(bench: Bench, tool: TextIndex, asked: list[str]) -> Result:
+def _each(look_up: LookUp, queries: list[str]) -> list[object]:
+    return list(map(look_up, queries))
+
+
+def _parts(bench: Bench, tool: TextIndex, queries: list[str]) -> Result:
     """Return the times of signing and of look-ups in batches, for tools that have them."""
     out: Result = {}
-    if tool.sign(asked[0]) is not None:
+    if tool.sign(queries[0]) is not None:
         out["of_these_signing"] = microseconds(
-            bench.processor_seconds(lambda: list(map(tool.sign, asked))), len(asked), 1
+            bench.processor_seconds(lambda: list(map(tool.sign, queries))), len(queries), 1
         )
-    if tool.found_in_batch(asked) is not None:
+    if tool.look_up_batch(queries) is not None:
         out["batch_microseconds"] = microseconds(
-            bench.processor_seconds(lambda: tool.found_in_batch(asked)), len(asked), 1
+            bench.processor_seconds(lambda: tool.look_up_batch(queries)), len(queries), 1
         )
     return out
 
 
-def _quality(found: list[list[int]], rows: np.ndarray, made: Corpus, threshold: float) -> Result:
+def _quality(matches: list[list[int]], rows: np.ndarray, made: Corpus, threshold: float) -> Result:
     """Return recall and precision of pairs: each query with what was there before it."""
     pairs = np.array(
         [
             (row, other)
-            for row, some in zip(rows.tolist(), found, strict=True)
-            for other in set(some)
+            for row, ids in zip(rows.tolist(), matches, strict=True)
+            for other in set(ids)
             if other < row
         ]
     )
     pairs = np.unique(pairs.reshape(-1, 2).astype(np.int64), axis=0)
     right = made.similarities_of(pairs)
-    asked = np.isin(made.pairs[:, 0], rows)
-    known = made.similarities[asked]
+    is_query = np.isin(made.pairs[:, 0], rows)
+    known = made.similarities[is_query]
 
     def recall(most: float) -> float:
         got = np.count_nonzero((right >= threshold) & (right < most))

@@ -80,7 +80,7 @@ class Asker:
         queries, expected = self.truth(question.queries, radius, MOST_MATCHES)
         call = f"{where}: probe_many({len(queries)} queries, radius={radius})"
         self.note(call)
-        rows = self.shape.outside(queries)
+        rows = self.shape.to_array(queries)
         matches = store.probe_many(rows, radius=radius, threads=threads)
         self.columns(call, queries, [matches], expected)
         self.ids(call, matches)
@@ -112,7 +112,7 @@ class Asker:
         )
         call = f"{where}: scan({len(queries)} queries, radius={radius})"
         self.note(call)
-        rows = self.shape.outside(queries)
+        rows = self.shape.to_array(queries)
         matches = store.scan(rows, radius, threads=question.threads)
         self.columns(call, queries, [matches], expected)
         self.ids(call, matches)
@@ -132,7 +132,7 @@ class Asker:
         call = f"{where}: sharing({len(questions)} queries, {bits} bits)"
         self.note(call)
         now, queries = (
-            check_fingerprints(self.shape.outside(rows), snapshot.width)
+            check_fingerprints(self.shape.to_array(rows), snapshot.width)
             for rows in (self.now, questions)
         )
         leading, own = (
@@ -174,7 +174,7 @@ class Asker:
         )
         call = f"{where}: scan({len(queries)} queries, radius={radius}, limit={limit})"
         self.note(call)
-        rows = self.shape.outside(queries)
+        rows = self.shape.to_array(queries)
         matches = store.scan(rows, radius, threads=question.threads, limit=limit)
         self.columns(call, queries, [matches], first)
         self.same(
@@ -206,7 +206,7 @@ class Asker:
         if all(alike):
             self.answers += len(queries)
             return
-        for place, query in enumerate(self.shape.numbers(self.shape.outside(queries))):
+        for place, query in enumerate(self.shape.numbers(self.shape.to_array(queries))):
             lists = (
                 [_matches(columns, place) for columns in (got, expected)]
                 if len(got[0]) == len(expected[0])
@@ -264,7 +264,7 @@ class Asker:
 
     def one(self, store: Store, row: Words, radius: int, where: str) -> None:
         """Ask about one fingerprint, an array of it alone: probe, `in` and `[]`."""
-        (query,) = self.shape.numbers(self.shape.outside(row))
+        (query,) = self.shape.numbers(self.shape.to_array(row))
         call = f"{where}: probe({query:#x}, radius={radius})"
         self.note(call)
         _, fingerprints, distances = brute(self.shape, self.now, row, radius)
@@ -303,7 +303,7 @@ class Asker:
             self.model.pairs,
         )
         pieces = list(store.items())
-        now = self.shape.outside(self.now)
+        now = self.shape.to_array(self.now)
         keys = np.concatenate([now[:0], *(piece[0] for piece in pieces)])
         self.same(
             f"{state}: items", keys.dtype == now.dtype and np.array_equal(keys, now), keys, now
@@ -336,7 +336,7 @@ class Asker:
                 name,
                 by_id[name],
             )
-        for edge in set(self.shape.numbers(self.shape.outside(self.shape.edges))) - set(
+        for edge in set(self.shape.numbers(self.shape.to_array(self.shape.edges))) - set(
             self.model.ids
         ):
             self.same(f"{state}: {edge} in store", edge not in store, edge)

@@ -106,19 +106,19 @@ class Change:
     ids: Any = None
 
     @property
-    def outside_rows(self) -> Any:
+    def array(self) -> Any:
         """The rows as the store takes them."""
-        return self.shape.outside(self.rows)
+        return self.shape.to_array(self.rows)
 
     def apply(self, store: Store) -> int:
         """Make the change; return how many pairs it changed."""
         if self.verb == "insert":
-            return store.insert(self.outside_rows, self.ids)
+            return store.insert(self.array, self.ids)
         if self.verb == "delete":
             return store.delete(
-                **({"fingerprints": self.outside_rows} if self.ids is None else {"ids": self.ids})
+                **({"fingerprints": self.array} if self.ids is None else {"ids": self.ids})
             ).removed
-        inserted = store.probe_insert_many(self.outside_rows, self.ids, always=True).inserted
+        inserted = store.probe_insert_many(self.array, self.ids, always=True).inserted
         return 0 if inserted is None else int(inserted.sum())
 
     def foretell(self, model: Model) -> int:
@@ -129,7 +129,7 @@ class Change:
             return (
                 model.delete(ids=self.ids)
                 if self.ids is not None
-                else model.delete(fingerprints=self.shape.numbers(self.outside_rows))
+                else model.delete(fingerprints=self.shape.numbers(self.array))
             )
         model.insert(self.rows, self.ids)
         return len(self.rows)
@@ -172,7 +172,7 @@ class Case:
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of ``fpstore.build`` after the path."""
         return {
-            "fingerprints": self.shape.outside(self.rows),
+            "fingerprints": self.shape.to_array(self.rows),
             "ids": self.ids,
             "width": self.shape.bits,
             "radius": self.radius,
@@ -190,7 +190,7 @@ class Case:
         design = self.joined_design or self.design
         return {
             **self.arguments(),
-            "fingerprints": self.shape.outside(rows),
+            "fingerprints": self.shape.to_array(rows),
             "ids": ids,
             "design": design,
         }

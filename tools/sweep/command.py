@@ -171,7 +171,7 @@ def reproduction(seed: int, number: int, doing: str) -> str:
         place, isa, threads, verb, count, options = question.groups()
         lines += [
             f'fpstore._kernel.select_isa("{isa}")',
-            f'queries = case.shape.outside(case.question("{state}", {place}).queries[:{count}])',
+            f'queries = case.shape.to_array(case.question("{state}", {place}).queries[:{count}])',
             f"answer = list(store.{verb}(queries, {options}, threads={threads}))",
         ]
     return "\n".join([*lines, f"# {doing}"])

@@ -43,7 +43,7 @@ class Corpus:
 
 def column_of(shape: Shape, rows: Words, form: str, nulls: npt.NDArray[np.bool_]) -> Any:
     """Return fingerprints as an Arrow column of a form."""
-    numbers: list[Any] = shape.numbers(shape.outside(rows))
+    numbers: list[Any] = shape.numbers(shape.to_array(rows))
     if form in ("bytes", "fixed bytes"):
         values = [number.to_bytes(shape.bits // 8, "big") for number in numbers]
         return pa.array(

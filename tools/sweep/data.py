@@ -51,7 +51,7 @@ class Shape:
         """Return rows that are given as (n, words)."""
         return rows[:, 0].copy() if self.words == 1 else rows
 
-    def outside(self, rows: Words) -> npt.NDArray[Any]:
+    def to_array(self, rows: Words) -> npt.NDArray[Any]:
         """Return rows as a store takes and gives them."""
         if self.words == 1:
             return rows.astype(np.uint32) if self.bits == 32 else rows

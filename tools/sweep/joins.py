@@ -139,7 +139,7 @@ class JoinAsker:
         self.compare(
             call, [(b.a, b.b, b.distances) for b in batches], self.now, self.within(radius)
         )
-        ids = self.asker.model.ids_of(self.shape.outside(self.now))
+        ids = self.asker.model.ids_of(self.shape.to_array(self.now))
         self.ids(call, batches, self.within(radius), ids, ids)
 
     def designed(self) -> None:
@@ -148,7 +148,7 @@ class JoinAsker:
             groups.largest_radius(self.distances, 2 * MOST_PAIRS, self.radius()),
             self.resources(),
         )
-        rows = check_fingerprints(self.shape.outside(self.now), self.width)
+        rows = check_fingerprints(self.shape.to_array(self.now), self.width)
         design = self.drawn(rows, radius)
         call = (
             f"{self.state}: design {design.name}, radius={radius}, {resources.memory} bytes, "
@@ -331,14 +331,14 @@ class JoinAsker:
             self.rng, self.shape, self.now, int(self.rng.integers(0, 5)), count, count
         )
         ids = make_ids(self.rng, str(self.rng.choice(["rows", "integers", "strings"])), len(rows))
-        others = read_row_set(self.shape.outside(rows), ids, self.width)
+        others = read_row_set(self.shape.to_array(rows), ids, self.width)
         known = distinct(rows)
         self.join("an array", others, known, _ids_of(self.shape, rows, ids, known))
 
     def stores(self, other: Store, model: Model) -> None:
         """Ask for the pairs of two stores, in both directions."""
         known = model.fingerprints
-        ids = model.ids_of(self.shape.outside(known))
+        ids = model.ids_of(self.shape.to_array(known))
         self.join("another store", other.snapshot(), known, ids)
 
     def join(self, what: str, other: Any, known: Words, ids: list[Any]) -> None:
@@ -363,7 +363,7 @@ class JoinAsker:
             call, [(batch.a, batch.b, batch.distances) for batch in batches], known, expected
         )
         self.ids(
-            call, batches, expected, self.asker.model.ids_of(self.shape.outside(self.now)), ids
+            call, batches, expected, self.asker.model.ids_of(self.shape.to_array(self.now)), ids
         )
 
 
@@ -385,9 +385,9 @@ def _never(*_: object) -> float:
 def _ids_of(shape: Shape, rows: Words, ids: Ids, known: Words) -> list[list[int | str]]:
     """Return the ids of each of the distinct rows of an array."""
     by_number: dict[int, list[int | str]] = {
-        number: [] for number in shape.numbers(shape.outside(known))
+        number: [] for number in shape.numbers(shape.to_array(known))
     }
     names = range(len(rows)) if ids is None else ids if isinstance(ids, list) else ids.tolist()
-    for number, name in zip(shape.numbers(shape.outside(rows)), names, strict=True):
+    for number, name in zip(shape.numbers(shape.to_array(rows)), names, strict=True):
         by_number[number].append(name)
     return list(by_number.values())

@@ -49,7 +49,7 @@ def brute(
     taken = slices(starts[places], lims)
     return (
         lims,
-        shape.outside(fingerprints[place[taken]]),
+        shape.to_array(fingerprints[place[taken]]),
         distance[taken].astype(np.uint16 if shape.bits == 256 else np.uint8),
     )
 
@@ -86,7 +86,7 @@ class Model:
         )
         self.next_row += len(rows)
         for fingerprint, name in zip(
-            self.shape.numbers(self.shape.outside(rows)), names, strict=True
+            self.shape.numbers(self.shape.to_array(rows)), names, strict=True
         ):
             self.ids.setdefault(fingerprint, set()).add(name)
             self.seen.setdefault(name)

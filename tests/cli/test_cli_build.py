@@ -121,18 +121,8 @@ def test_a_store_of_wide_simhash_has_one_usual_radius(folder: Path) -> None:
 
 
 def test_build_options_reach_the_library(folder: Path) -> None:
-    options = [
-        "--block-bytes",
-        "1024",
-        "--memory",
-        "64MiB",
-        "--threads",
-        "1",
-        "--storage",
-        "cold",
-        "--disk-budget",
-        "1GB",
-    ]
+    options = ["--block-bytes", "1024", "--memory", "64MiB", "--threads", "1"]
+    options += ["--storage", "cold", "--disk-budget", "1GB"]
     assert (
         json.loads(fine("build", "x.fps", "crawl.tsv", "--json", *options))["block_bytes"] == 1024
     )
@@ -155,18 +145,8 @@ def test_build_notes_options_for_blocks_where_there_are_none(folder: Path) -> No
 
 
 def test_build_text_remembers_the_fingerprinter(folder: Path) -> None:
-    result = run(
-        "build",
-        "x.fps",
-        "notes",
-        "--text",
-        "--shingle",
-        "chars",
-        "--shingle-size",
-        7,
-        "--weighting",
-        "set",
-    )
+    options = ("--shingle", "chars", "--shingle-size", 7, "--weighting", "set")
+    result = run("build", "x.fps", "notes", "--text", *options)
     assert result.stderr == (
         "fpstore: 1 file left out, binary, not text: notes/picture.txt\nfpstore: 1 file left out, "
         "blank: notes/empty.md\n"

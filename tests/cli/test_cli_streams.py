@@ -14,7 +14,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commandline import FAR, FINGERPRINTS, NEAR, TEXT, failure, fine, run
+from commandline import (
+    FAR,
+    FINGERPRINTS,
+    NEAR,
+    TEXT,
+    TEXT_AND_ID,
+    TEXT_AND_URL,
+    TEXT_FIELD,
+    failure,
+    fine,
+    run,
+)
 from conversation import TIMEOUT_SECONDS, Conversation
 from speeds import crossed
 
@@ -160,34 +171,14 @@ def test_rows_left_out_behind_the_last_chunk_are_no_error(
     folder: Path, monkeypatch: pytest.MonkeyPatch, options: list[str]
 ) -> None:
     monkeypatch.setattr(import_module("fpstore.cli.content"), "CHUNK_ROWS", 1)
-    fine(
-        "build",
-        "pages.fps",
-        "corpus.parquet",
-        "--text-field",
-        "text",
-        "--id-field",
-        "id",
-        "-q",
-        "--force",
-    )
+    fine("build", "pages.fps", "corpus.parquet", *TEXT_AND_ID, "-q", "--force")
     rows = [
         {"url": "x", "text": "words of a page of its own"},
         {"url": "y", "text": " "},
         {"url": "z", "text": None},
     ]
     Path("p.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    out = run(
-        "insert",
-        "pages.fps",
-        "p.jsonl",
-        "--text-field",
-        "text",
-        "--id-field",
-        "url",
-        "-q",
-        *options,
-    )
+    out = run("insert", "pages.fps", "p.jsonl", *TEXT_AND_URL, "-q", *options)
     assert (out.exit_code, out.stderr) == (0, "")
     found = [
         (row["query_id"], row.get("reason")) for row in map(json.loads, out.stdout.splitlines())
@@ -204,17 +195,7 @@ def test_null_and_blank_texts_have_one_reason_everywhere(folder: Path) -> None:
 
     The list lacked wrong rows.
     """
-    fine(
-        "build",
-        "pages.fps",
-        "corpus.parquet",
-        "--text-field",
-        "text",
-        "--id-field",
-        "id",
-        "-q",
-        "--force",
-    )
+    fine("build", "pages.fps", "corpus.parquet", *TEXT_AND_ID, "-q", "--force")
     lines = [
         '{"url": "x", "text": "!!!"}',
         '{"url": "y", "text": " "}',
@@ -222,18 +203,7 @@ def test_null_and_blank_texts_have_one_reason_everywhere(folder: Path) -> None:
         '{"url": "w"',
         "7",
     ]
-    words = (
-        "--format",
-        "jsonl",
-        "--text-field",
-        "text",
-        "--id-field",
-        "url",
-        "--unmatched",
-        "--json",
-        "--left-out",
-        "left.tsv",
-    )
+    words = ("--format", "jsonl", *TEXT_AND_URL, "--unmatched", "--json", "--left-out", "left.tsv")
     with Conversation("insert", "pages.fps", "-", *words) as one:
         one.send("".join(f"{line}\n" for line in lines))
         answers = [json.loads(one.answer()) for _ in lines]
@@ -284,17 +254,7 @@ def test_a_changed_page_is_decided_anew_by_the_pipe(folder: Path) -> None:
 
 @pytest.mark.full
 def test_lines_that_are_no_rows_have_answers_too(folder: Path) -> None:
-    fine(
-        "build",
-        "pages.fps",
-        "corpus.parquet",
-        "--text-field",
-        "text",
-        "--id-field",
-        "id",
-        "-q",
-        "--force",
-    )
+    fine("build", "pages.fps", "corpus.parquet", *TEXT_AND_ID, "-q", "--force")
     good = {"url": "good", "text": "some words that no other page of this store has"}
     lines = [
         b"{",
@@ -309,17 +269,7 @@ def test_lines_that_are_no_rows_have_answers_too(folder: Path) -> None:
         b'{"url": 7, "text": "words of a page whose id is a number"}',
         json.dumps(good).encode(),
     ]
-    options = [
-        "--format",
-        "jsonl",
-        "--unmatched",
-        "--json",
-        "--text-field",
-        "text",
-        "--id-field",
-        "url",
-        "-q",
-    ]
+    options = ["--format", "jsonl", "--unmatched", "--json", *TEXT_AND_URL, "-q"]
     with Conversation("insert", "pages.fps", "-", *options) as one:
         found = []
         for line in lines:
@@ -529,28 +479,13 @@ def test_each_text_of_a_stream_is_hashed_and_answered_before_the_next_is_sent(
 
     Each row has one answer.
     """
-    build = (
-        "build",
-        "pages.fps",
-        "corpus.parquet",
-        "--text-field",
-        "text",
-        *["--id-field", "id"] * given,
-        "-q",
-        "--force",
-    )
+    build = ["build", "pages.fps", "corpus.parquet", *(TEXT_AND_ID if given else TEXT_FIELD)]
+    build += ["-q", "--force"]
     fine(*build)
     texts = [TEXT + "an end", None, "", "one more text of its own", TEXT, "", None]
     wanted = [False, False, False, True, False, False, False]
-    options = [
-        "--format",
-        "jsonl",
-        "--unmatched",
-        "--json",
-        "--text-field",
-        "text",
-        *(["--id-field", "url"] * given),
-    ]
+    options = ["--format", "jsonl", "--unmatched", "--json"]
+    options += TEXT_AND_URL if given else TEXT_FIELD
     lines = [
         json.dumps({"url": f"page {row}", "text": text}) + "\n" for row, text in enumerate(texts)
     ]
@@ -614,17 +549,7 @@ def test_ids_of_wrong_lines_do_not_end_a_writer(tmp_path, monkeypatch, lines, re
     monkeypatch.chdir(tmp_path)
     fine("build", "--empty", "s.fps", "--text-field", "text", "-q")
     last = json.dumps({"id": 9 if lines[0].startswith('{"id": 5') else "y", "text": "q r s"})
-    options = [
-        "--format",
-        "jsonl",
-        "--text-field",
-        "text",
-        "--id-field",
-        "id",
-        "--unmatched",
-        "--json",
-        "-q",
-    ]
+    options = ["--format", "jsonl", *TEXT_AND_ID, "--unmatched", "--json", "-q"]
     with Conversation("insert", "s.fps", "-", *options) as one:
         for batch in (lines, [last]):
             one.send("".join(f"{line}\n" for line in batch))

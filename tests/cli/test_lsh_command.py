@@ -9,13 +9,11 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from commandline import COMMAND, TEXT, failure, fine, run
+from commandline import COMMAND, TEXT, TEXT_AND_ID, TEXT_FIELD, failure, fine, run
 
 import fpstore
 from fpstore import MinHash, lsh
 from fpstore.lsh.manifest import put_manifest, read_index_manifest
-
-ROWS = ("--text-field", "text", "--id-field", "id")
 
 
 def rows_of(printed: str) -> list[list[str]]:
@@ -35,7 +33,15 @@ def test_a_life_of_an_index(folder: Path) -> None:
     ]
     Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     built = process(
-        "lsh", "build", "a.lsh", "rows.jsonl", *ROWS, "--threshold", "0.5", "--documents", "1000"
+        "lsh",
+        "build",
+        "a.lsh",
+        "rows.jsonl",
+        *TEXT_AND_ID,
+        "--threshold",
+        "0.5",
+        "--documents",
+        "1000",
     )
     assert built.returncode == 0
     assert built.stderr == b"fpstore: 1 row left out, blank: row 5\n"
@@ -64,7 +70,7 @@ def test_a_life_of_an_index(folder: Path) -> None:
         "--upsert",
         "--format",
         "jsonl",
-        *ROWS,
+        *TEXT_AND_ID,
         "--json",
         stdin=more.encode(),
     )
@@ -80,26 +86,20 @@ def test_a_life_of_an_index(folder: Path) -> None:
 
 
 def test_probe_writes_lines_objects_and_parquet(folder: Path) -> None:
-    lines = rows_of(fine("probe", "titled.lsh", "--input", "corpus.parquet", *ROWS))
+    lines = rows_of(fine("probe", "titled.lsh", "--input", "corpus.parquet", *TEXT_AND_ID))
     assert {(query, near) for query, near, _ in lines} == {
         (a, b) for a in ("a", "b", "far") for b in ("a", "b", "far")
     } | {("c", "c")}
-    fine(
-        "probe",
-        "titled.lsh",
-        "--input",
-        "corpus.parquet",
-        *ROWS,
-        "-o",
-        "m.parquet",
-    )
+    fine("probe", "titled.lsh", "--input", "corpus.parquet", *TEXT_AND_ID, "-o", "m.parquet")
     table = pq.read_table("m.parquet")
     assert table.column_names == ["query", "id", "similarity"]
     assert [list(map(str, row.values())) for row in table.to_pylist()] == lines
     objects = list(
         map(
             json.loads,
-            fine("probe", "titled.lsh", "--input", "corpus.parquet", *ROWS, "--json").splitlines(),
+            fine(
+                "probe", "titled.lsh", "--input", "corpus.parquet", *TEXT_AND_ID, "--json"
+            ).splitlines(),
         )
     )
     assert [
@@ -140,13 +140,7 @@ def test_row_numbers_go_on_and_other_ids_are_refused(folder: Path) -> None:
         "insert", "pages.lsh", "notes"
     )
     assert "its ids are strings, got integers" in failure(
-        "insert",
-        "titled.lsh",
-        "embeddings.parquet",
-        "--text-field",
-        "name",
-        "--id-field",
-        "number",
+        "insert", "titled.lsh", "embeddings.parquet", "--text-field", "name", "--id-field", "number"
     )
     refused = failure("insert", "titled.lsh", "pages.jsonl", "--text-field", "text")
     assert "its ids are not row numbers: name the column of ids with --id-field" in refused
@@ -231,17 +225,7 @@ def test_bad_input_is_one_line(folder: Path) -> None:
         ),
         (("lsh", "plan", "1M", "--threshold", "0"), "no nearer than the one of unrelated items", 1),
         (
-            (
-                *build,
-                "empty.jsonl",
-                "--text-field",
-                "text",
-                "--threshold",
-                "0.5",
-                "-q",
-                "--documents",
-                "9",
-            ),
+            (*build, "empty.jsonl", *TEXT_FIELD, "--threshold", "0.5", "-q", "--documents", "9"),
             "left out: 2 (blank)",
             1,
         ),

@@ -219,21 +219,10 @@ def test_every_verb_takes_pages(site):
     )
     with fpstore.open("s.fps") as store:
         assert list(store) == [SimHash().fingerprint(main_texts([page("")])[0])]
-    done = run("insert", "s.fps", "p.jsonl", "--text-field", "page", "--id-field", "url", "-q")
+    fields = ("--text-field", "page", "--id-field", "url")
+    done = run("insert", "s.fps", "p.jsonl", *fields, "-q")
     assert done.exit_code == 0
-    done = run(
-        "probe",
-        "s.fps",
-        "--input",
-        "p.jsonl",
-        "--text-field",
-        "page",
-        "--id-field",
-        "url",
-        "-r",
-        0,
-        "--json",
-    )
+    done = run("probe", "s.fps", "--input", "p.jsonl", *fields, "-r", 0, "--json")
     assert done.stderr == "fpstore: 1 row left out, no main text: row 1\n"
     found = [json.loads(line) for line in done.stdout.splitlines()]
     assert [(one["row"], one["query_id"], one["matches"][0]["ids"]) for one in found] == [
@@ -393,19 +382,8 @@ def test_the_fingerprinter_of_pages_takes_one_of_texts():
 
 
 def test_dedup_compares_main_texts(site):
-    summary = json.loads(
-        fine(
-            "dedup",
-            "p.jsonl",
-            "clean.jsonl",
-            "--text-field",
-            "page",
-            "--html",
-            "--json",
-            "--unknown",
-            "drop",
-        )
-    )
+    pages = ("--text-field", "page", "--html", "--unknown", "drop")
+    summary = json.loads(fine("dedup", "p.jsonl", "clean.jsonl", *pages, "--json"))
     assert (summary["kept"], summary["not_compared"], summary["removed"]) == (1, 1, 2)
     assert json.loads(fine("dedup", "site", "clean", "--text", "--html", "--json"))["kept"] == 2
     assert fpstore.dedup("p.jsonl", text="page", html=True, radius=0).kept.tolist() == [0, 1]

@@ -83,16 +83,8 @@ def test_rows_of_texts_and_fingerprints(tmp_path, extension):
     assert read(TextReader(tmp_path / "m.jsonl", SimHash(), text="text", id="url"))[1] == [
         f"u{row}" for row in range(10)
     ]
-    out = run(
-        "hash",
-        "-",
-        "--text-field",
-        "text",
-        "--format",
-        "jsonl",
-        "-q",
-        stdin=(tmp_path / "m.jsonl").read_bytes(),
-    ).stdout
+    lines = (tmp_path / "m.jsonl").read_bytes()
+    out = run("hash", "-", "--text-field", "text", "--format", "jsonl", "-q", stdin=lines).stdout
     assert len(out.splitlines()) == 10
 
 

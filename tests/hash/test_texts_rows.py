@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from commandline import failure, fine, run
+from commandline import TEXT_AND_URL, TEXT_FIELD, failure, fine, run
 from speeds import crossed, slow
 from text_tables import HASHES, KEPT, TEXTS, URLS, ids_in, pairs, texts_of, write
 
@@ -58,26 +58,15 @@ def test_row_numbers_count_rows_that_are_left_out(pages):
 
 def test_types_of_ids(pages):
     for kind, convert in (("auto", int), ("int", int), ("str", str)):
-        fine(
-            "build",
-            "p.fps",
-            pages,
-            "--text-field",
-            "text",
-            "--id-field",
-            "number",
-            "--id-type",
-            kind,
-            "-q",
-            "--force",
-        )
+        ids = ("--id-field", "number", "--id-type", kind)
+        fine("build", "p.fps", pages, *TEXT_FIELD, *ids, "-q", "--force")
         assert pairs("p.fps") == {
             value: [convert(row + 100)] for value, row in zip(HASHES, KEPT, strict=True)
         }
 
 
 def test_hash_text_writes_a_row_for_each_text(pages):
-    fields = ("--text-field", "text", "--id-field", "url", "--quiet")
+    fields = (*TEXT_AND_URL, "--quiet")
     assert fine("hash", pages, *fields).splitlines() == [
         f"{value:016x}\t{URLS[row]}" for value, row in zip(HASHES, KEPT, strict=True)
     ]
@@ -95,18 +84,7 @@ def test_hash_text_writes_a_row_for_each_text(pages):
 
 
 def test_searches_tell_the_row_and_the_id(pages):
-    fine(
-        "build",
-        "p.fps",
-        pages,
-        "--text-field",
-        "text",
-        "--id-field",
-        "url",
-        "--weighting",
-        "set",
-        "-q",
-    )
+    fine("build", "p.fps", pages, *TEXT_AND_URL, "--weighting", "set", "-q")
     for verb in (("probe", "-r", 0), ("scan", "-r", 0), ("nearest",)):
         asked = (*verb[:1], "p.fps", *verb[1:], "--input", pages, "--text-field", "text", "--json")
         done = run(*asked, "--id-field", "url")
@@ -120,17 +98,7 @@ def test_searches_tell_the_row_and_the_id(pages):
         assert [one["row"] for one in without] == KEPT
         assert "query_id" not in without[0]
     lines = run(
-        "probe",
-        "p.fps",
-        "-r",
-        0,
-        "--input",
-        pages,
-        "--text-field",
-        "text",
-        "--with-queries",
-        "-o",
-        "m.tsv",
+        "probe", "p.fps", "-r", 0, "--input", pages, *TEXT_FIELD, "--with-queries", "-o", "m.tsv"
     )
     assert lines.exit_code == 0
     assert [int(line.split("\t")[4]) for line in Path("m.tsv").read_text().splitlines()] == KEPT
@@ -139,23 +107,12 @@ def test_searches_tell_the_row_and_the_id(pages):
 
 
 def test_insert_adds_rows_with_the_fingerprinter_of_the_store(pages):
-    fine(
-        "build",
-        "p.fps",
-        pages,
-        "--text-field",
-        "text",
-        "--id-field",
-        "url",
-        "--shingle-size",
-        2,
-        "-q",
-    )
+    fine("build", "p.fps", pages, *TEXT_AND_URL, "--shingle-size", 2, "-q")
     more = write(
         Path("more" + pages.suffix),
         {"text": [TEXTS[0], "", "one more text of a few words"], "url": ["a", "b", "c"]},
     )
-    fields = ("--text-field", "text", "--id-field", "url", "--threads", 1)
+    fields = (*TEXT_AND_URL, "--threads", 1)
     done = run("insert", "p.fps", more, *fields, "--json")
     assert done.stderr == "fpstore: 1 row left out, blank: row 1\n"
     assert json.loads(done.stdout)["inserted"] == 2

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commandline import failure, fine, run
+from commandline import TEXT_AND_ID, TEXT_FIELD, failure, fine, run
 from speeds import full, slow
 from text_tables import texts_of, write
 
@@ -43,24 +43,13 @@ def test_weights_are_those_that_python_learns(corpus):
     for i, text in enumerate(COMMON):
         Path("texts", f"{i}.txt").write_text(text)
     assert fine("weights", "texts", "--text", "-q") == Path("w.json").read_text()
-    options = (
-        "--shingle",
-        "chars",
-        "--shingle-size",
-        3,
-        "--weighting",
-        "set",
-        "--digits",
-        "zero",
-        "--most",
-        20,
-        "-q",
-    )
+    options = ("--shingle", "chars", "--shingle-size", 3, "--weighting", "set", "--digits", "zero")
     expected = SimHash(shingle="chars", size=3, weighting="set", digits="zero").learn_weights(
         COMMON, 20
     )
     assert (
-        json.loads(fine("weights", corpus, "--text-field", "text", *options)) == expected.describe()
+        json.loads(fine("weights", corpus, *TEXT_FIELD, *options, "--most", 20, "-q"))
+        == expected.describe()
     )
 
 
@@ -94,36 +83,11 @@ def test_fingerprints_are_weighed_and_a_store_remembers(corpus, width):
     assert [line.split("\t")[0] for line in lines.splitlines()] == [
         f"{simhash.fingerprint(text):0{digits}x}" for text in COMMON
     ]
-    fine(
-        "build",
-        "w.fps",
-        corpus,
-        "--text-field",
-        "text",
-        "--id-field",
-        "id",
-        "--weights",
-        "w.json",
-        "--width",
-        width,
-        "-q",
-    )
+    fine("build", "w.fps", corpus, *TEXT_AND_ID, "--weights", "w.json", "--width", width, "-q")
     Path("w.json").unlink()
     with fpstore.open("w.fps") as store:
         assert store.fingerprinter == simhash.describe()
-    found = run(
-        "probe",
-        "w.fps",
-        "--radius",
-        0,
-        "--input",
-        corpus,
-        "--text-field",
-        "text",
-        "--id-field",
-        "id",
-        "--json",
-    )
+    found = run("probe", "w.fps", "--radius", 0, "--input", corpus, *TEXT_AND_ID, "--json")
     answers = [json.loads(line) for line in found.stdout.splitlines()]
     assert [one["query_id"] in one["matches"][0]["ids"] for one in answers] == [True] * len(COMMON)
     shown = fine("stats", "w.fps")
@@ -151,18 +115,7 @@ def test_dedup_and_compare_take_them(corpus):
     ]
     write(Path("m.jsonl"), {"text": menus})
     found = json.loads(
-        fine(
-            "dedup",
-            "m.jsonl",
-            "c.jsonl",
-            "--text-field",
-            "text",
-            "--weights",
-            "w.json",
-            "-r",
-            9,
-            "--json",
-        )
+        fine("dedup", "m.jsonl", "c.jsonl", *TEXT_FIELD, "--weights", "w.json", "-r", 9, "--json")
     )
     expected = fpstore.dedup("m.jsonl", text="text", fingerprinter=learnt, radius=9)
     assert found["kept"] == len(expected.kept) == 2
@@ -179,20 +132,8 @@ def test_dedup_and_compare_take_them(corpus):
 
 def test_calibrate_compares_them(corpus):
     fine("weights", corpus, "--text-field", "text", "-o", "w.json", "-q")
-    asked = (
-        "calibrate",
-        corpus,
-        "--text-field",
-        "text",
-        "--sample",
-        40,
-        "--copies",
-        10,
-        "--change",
-        "words=1",
-        "--json",
-        "-q",
-    )
+    drawn = ("--sample", 40, "--copies", 10, "--change", "words=1")
+    asked = ("calibrate", corpus, *TEXT_FIELD, *drawn, "--json", "-q")
     found = json.loads(fine(*asked, "--setting", "weights=w.json,width=128", "--setting", "size=1"))
     names = {one["setting"] for one in found["settings"]}
     assert names == {"weights=w.json,width=128", "size=1"}

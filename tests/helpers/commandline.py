@@ -20,6 +20,9 @@ from fpstore.cli import main
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = [sys.executable, "-P", "-m", "fpstore"]
+TEXT_FIELD = ("--text-field", "text")
+TEXT_AND_ID = (*TEXT_FIELD, "--id-field", "id")
+TEXT_AND_URL = (*TEXT_FIELD, "--id-field", "url")
 SEARCHES = ("probe", "scan", "nearest")
 NEAR, FAR = 0x00FF00FF00FF00FF, 0xAAAA5555AAAA5555
 FINGERPRINTS = np.array(

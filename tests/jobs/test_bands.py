@@ -313,16 +313,6 @@ def test_what_is_refused(tmp_path, monkeypatch):
     ):
         with pytest.raises(InputError, match=message):
             fpstore.dedup(tmp_path / "c.jsonl", text="text", **{"search": "bands"} | options)
-    message = failure(
-        "dedup",
-        "c.jsonl",
-        "d.jsonl",
-        "--text-field",
-        "text",
-        "--method",
-        "simhash",
-        "--search",
-        "bands",
-        code=2,
-    )
+    by_bands = ("--method", "simhash", "--search", "bands")
+    message = failure("dedup", "c.jsonl", "d.jsonl", "--text-field", "text", *by_bands, code=2)
     assert "--search bands is for texts, and MinHash" in message

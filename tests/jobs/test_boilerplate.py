@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import regex
-from commandline import failure, fine
+from commandline import TEXT_FIELD, failure, fine
 from resuming import in_another
 from speeds import crossed
 
@@ -387,19 +387,9 @@ def test_a_list_of_what_is_removed(folder: Path) -> None:
         [text, "14", "14", str(14 * size)]
         for text, size in (("Share,\nthis", 11), ("End ? of it", 13), ("story", 5))
     ]
+    listing = ("--removed", "list.csv", "--force")
     for source, given in (("in", ["--text-field", "text"]), ("texts", ["--text"])):
-        words = [
-            "boilerplate",
-            source,
-            "out",
-            *given,
-            "--unit",
-            "paragraph",
-            "--removed",
-            "list.csv",
-            "--force",
-        ]
-        fine(*words)
+        fine("boilerplate", source, "out", *given, "--unit", "paragraph", *listing)
         listed = list(csv.reader(io.StringIO(Path("list.csv").read_text())))
         wanted = (
             rows if source == "in" else [*rows[:1], ["End ? of it", "14", "14", "154"], *rows[2:]]
@@ -415,16 +405,7 @@ def test_a_list_of_what_is_removed(folder: Path) -> None:
         ("x.gz", 2, "known extensions: .tsv, .csv, .txt, .jsonl, .parquet"),
     ):
         assert message in failure(
-            "boilerplate",
-            "in",
-            "out",
-            "--text-field",
-            "text",
-            "--unit",
-            "line",
-            "--removed",
-            name,
-            code=code,
+            "boilerplate", "in", "out", *TEXT_FIELD, "--unit", "line", "--removed", name, code=code
         )
     assert not Path("out").exists()
     message = "the output has the format of the input: name a .jsonl file or a new folder, whose name ends"
@@ -440,18 +421,8 @@ def test_killed_between_the_list_and_the_rows(tmp_path, monkeypatch):
     Path("a.jsonl").write_text("".join(f'{{"text": "Story {n}\\n\\nNotice"}}\n' for n in range(20)))
 
     def asked(name):
-        return [
-            "boilerplate",
-            "a.jsonl",
-            f"{name}.jsonl",
-            "--text-field",
-            "text",
-            "--unit",
-            "line",
-            "--removed",
-            f"{name}.csv",
-            "--quiet",
-        ]
+        words = ["boilerplate", "a.jsonl", f"{name}.jsonl", *TEXT_FIELD, "--unit", "line"]
+        return [*words, "--removed", f"{name}.csv", "--quiet"]
 
     assert in_another(asked("whole")) == 2
     for call, there in ((1, (False, False)), (2, (True, False))):
@@ -475,20 +446,8 @@ def test_command_line(folder: Path) -> None:
     assert re.search(r"removed +13  1 different paragraph, 154 B\n", out)
     rows = list(map(json.loads, Path("clean.jsonl").read_text().splitlines()))
     assert rows == [{"text": text.removesuffix("\n\nNext story")} for text in texts]
-    counts = json.loads(
-        fine(
-            "boilerplate",
-            "s.jsonl",
-            "c.jsonl",
-            "--text-field",
-            "text",
-            "--unit",
-            "line",
-            "--more-than",
-            1,
-            "--json",
-        )
-    )
+    by_line = (*TEXT_FIELD, "--unit", "line", "--more-than", 1)
+    counts = json.loads(fine("boilerplate", "s.jsonl", "c.jsonl", *by_line, "--json"))
     assert counts == {
         "documents": 15,
         "changed": 15,

@@ -176,27 +176,10 @@ def test_quarters_of_texts_are_found(tmp_path, monkeypatch):
     Path("b.csv").write_text(
         "key,q\n" + "".join(f"k{n},{' '.join(benchmark[n])}\n" for n in range(100, 250))
     )
-    given = [
-        "c.parquet",
-        "b.jsonl",
-        "b.csv",
-        "--text-field",
-        "text",
-        "--benchmark-field",
-        "q",
-        "--benchmark-id-field",
-        "key",
-    ]
+    given = ["c.parquet", "b.jsonl", "b.csv", "--text-field", "text", "--benchmark-field", "q"]
+    given += ["--benchmark-id-field", "key"]
     said = json.loads(
-        fine(
-            "decontaminate",
-            *given,
-            "-o",
-            "o.parquet",
-            "--hits",
-            "h.jsonl",
-            "--json",
-        )
+        fine("decontaminate", *given, "-o", "o.parquet", "--hits", "h.jsonl", "--json")
     )
     kept = pq.read_table("o.parquet")
     assert kept["n"].to_pylist() == sorted(set(range(1000)) - set(planted))
@@ -390,19 +373,8 @@ def test_what_is_killed_leaves_all_or_nothing(tmp_path, monkeypatch, form):
     Path("b.jsonl").write_text('{"t": "two three 5"}\n')
 
     def asked(name):
-        files = ["-o", f"{name}.{form}", "--hits", f"{name}.tsv"]
-        return [
-            "decontaminate",
-            f"c.{form}",
-            "b.jsonl",
-            "--text-field",
-            "t",
-            "--ngram",
-            "3",
-            *files,
-            "--threads",
-            "1",
-        ]
+        words = ["decontaminate", f"c.{form}", "b.jsonl", "--text-field", "t", "--ngram", "3"]
+        return [*words, "-o", f"{name}.{form}", "--hits", f"{name}.tsv", "--threads", "1"]
 
     assert in_another(asked("whole")) == 2
     listed, rows = Path("whole.tsv").read_bytes(), Path(f"whole.{form}").read_bytes()

@@ -14,7 +14,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from commandline import failure, fine, run
+from commandline import TEXT_AND_ID, failure, fine, run
 from near_pairs import brute, wanted_groups
 from speeds import SOME_WIDTHS
 
@@ -156,29 +156,10 @@ def test_what_was_removed_and_why(tmp_path, monkeypatch, group):
     digits = Width(64).texts(np.array(values, np.uint64))
     lines = [json.dumps({"h": text, "id": f"n{row}"}) for row, text in enumerate(digits)]
     Path("c.jsonl").write_text("\n".join([*lines, '{"h": null, "id": "x"}', ""]))
-    given = [
-        "c.jsonl",
-        "o.jsonl",
-        "--fingerprint-field",
-        "h",
-        "--id-field",
-        "id",
-        "--radius",
-        "4",
-        "--group",
-        group,
-    ]
-    fine(
-        "dedup",
-        *given,
-        "--removed",
-        "r.tsv",
-        "--clusters",
-        "c.tsv",
-        "--keep",
-        "smallest",
-        "--quiet",
-    )
+    given = ["c.jsonl", "o.jsonl", "--fingerprint-field", "h", "--id-field", "id", "--radius", "4"]
+    given += ["--group", group]
+    lists = ("--removed", "r.tsv", "--clusters", "c.tsv", "--keep", "smallest", "--quiet")
+    fine("dedup", *given, *lists)
     found = fpstore.dedup(
         "c.jsonl", fingerprint="h", id="id", radius=4, group=group, keep="smallest"
     )
@@ -523,17 +504,7 @@ def test_parquet_in_batches_of_any_size(tmp_path, monkeypatch):
 
 
 def test_command_line(folder: Path) -> None:
-    out = fine(
-        "dedup",
-        "corpus.parquet",
-        "clean.parquet",
-        "--text-field",
-        "text",
-        "--id-field",
-        "id",
-        "--clusters",
-        "c.tsv",
-    )
+    out = fine("dedup", "corpus.parquet", "clean.parquet", *TEXT_AND_ID, "--clusters", "c.tsv")
     assert pq.read_table("clean.parquet")["id"].to_pylist() == ["a", "c"]
     assert Path("c.tsv").read_text() == "a\t0\ta\t0\nb\t0\ta\t0\nfar\t0\ta\t0\n"
     assert all(part in out for part in ("removed", "50.0%", "in clean.parquet", "a, b, far"))

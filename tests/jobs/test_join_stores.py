@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from column_sets import KINDS, as_given, make_set
-from commandline import TEXT, failure, fine, run
+from commandline import TEXT, TEXT_AND_ID, failure, fine, run
 from speeds import crossed, slow
 
 import fpstore
@@ -162,22 +162,9 @@ def test_command_line(folder: Path) -> None:
         assert len(lines) == sum(
             len(part["id_a"]) for batch in store.join(other, 3) for part in batch.rows_of_ids()
         )
-    rows = [
-        json.loads(line)
-        for line in fine(
-            "join",
-            "crawl.fps",
-            "crawl.jsonl",
-            "--fingerprint-field",
-            "hash",
-            "--id-field",
-            "url",
-            "--json",
-            "-r",
-            0,
-            "-q",
-        ).splitlines()
-    ]
+    columns = ("--fingerprint-field", "hash", "--id-field", "url")
+    lines = fine("join", "crawl.fps", "crawl.jsonl", *columns, "--json", "-r", 0, "-q").splitlines()
+    rows = list(map(json.loads, lines))
     assert {(row["id_a"], row["id_b"]) for row in rows} >= {
         ("a", "a"),
         ("a", "a again"),
@@ -194,18 +181,7 @@ def test_command_line(folder: Path) -> None:
 
 
 def test_texts_are_hashed_as_the_store_hashes_them(folder: Path) -> None:
-    fine(
-        "build",
-        "pages.fps",
-        "corpus.parquet",
-        "--text-field",
-        "text",
-        "--id-field",
-        "id",
-        "--method",
-        "minhash",
-        "--quiet",
-    )
+    fine("build", "pages.fps", "corpus.parquet", *TEXT_AND_ID, "--method", "minhash", "--quiet")
     rows = [
         {"title": t, "body": b}
         for t, b in (

@@ -6,7 +6,7 @@ Else the limit and the option are named.
 import json
 
 import pytest
-from commandline import run
+from commandline import TEXT_FIELD, run
 
 import fpstore
 from fpstore.errors import InputError
@@ -50,8 +50,7 @@ def test_long_lines_are_read_in_the_memory_given(book):
             "build",
             "i.lsh",
             book.name,
-            "--text-field",
-            "text",
+            *TEXT_FIELD,
             "--threshold",
             "0.5",
             "--memory",
@@ -65,8 +64,7 @@ def test_long_lines_are_read_in_the_memory_given(book):
 @pytest.mark.sampled(1)
 def test_too_long_lines_name_the_limit_and_the_option(book):
     with pytest.raises(
-        InputError,
-        match=r"longer than 16 MiB: with more memory=, a line may take an eighth of it;",
+        InputError, match=r"longer than 16 MiB: with more memory=, a line may take an eighth of it;"
     ):
         fpstore.dedup(book, text="text", memory="64MiB")
     done = run("dedup", book.name, f"out{book.suffix}", "--text-field", "text", "--memory", "64MiB")

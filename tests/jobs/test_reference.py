@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from commandline import failure, fine, run
+from commandline import TEXT_AND_ID, TEXT_FIELD, failure, fine, run
 from resuming import calls_in_a_child
 from speeds import slow
 
@@ -177,6 +177,9 @@ def test_texts_of_a_reference_are_verified(tmp_path):
         assert row["distance"] == expected[n]
 
 
+ADDING = (*TEXT_AND_ID, "--against", "all.fps", "--add")
+
+
 def batch(number):
     """Return the texts of a batch: some near texts of this one and of former ones, some not."""
     rng = np.random.default_rng(number)
@@ -216,18 +219,7 @@ def test_batch_after_batch_equals_a_model_whatever_is_killed(tmp_path, monkeypat
             for n, line in enumerate(Path("b.jsonl").read_text().splitlines(keepends=True))
             if n in kept
         )
-        asked = [
-            "dedup",
-            "b.jsonl",
-            "o.jsonl",
-            "--text-field",
-            "text",
-            "--id-field",
-            "id",
-            "--against",
-            "all.fps",
-            "--add",
-        ]
+        asked = ["dedup", "b.jsonl", "o.jsonl", *ADDING]
         for call, after in itertools.product(range(1 + number % 3, 30, 3), (False, True)):
             if calls_in_a_child(
                 lambda asked=asked: main([*asked, "--quiet"], standalone_mode=False),
@@ -251,9 +243,6 @@ def test_batch_after_batch_equals_a_model_whatever_is_killed(tmp_path, monkeypat
     shutil.rmtree("all.fps")
 
 
-ADDING = ("--text-field", "text", "--id-field", "id", "--against", "all.fps", "--add", "--quiet")
-
-
 @pytest.mark.full
 def test_batches_between_a_kill_and_the_end_of_a_job_are_compared(tmp_path, monkeypatch):
     """Another batch, with a copy of a row, is added after a kill.
@@ -265,8 +254,8 @@ def test_batches_between_a_kill_and_the_end_of_a_job_are_compared(tmp_path, monk
     write_texts(Path("first.jsonl"), [" ".join(sentence(np.random.default_rng(5)))], "first")
     write_texts(Path("a.jsonl"), texts, "a")
     write_texts(Path("b.jsonl"), [texts[0], " ".join(sentence(np.random.default_rng(6)))], "b")
-    fine("dedup", "first.jsonl", "f.jsonl", *ADDING)
-    work = lambda: main(["dedup", "a.jsonl", "oa.jsonl", *ADDING], standalone_mode=False)  # noqa: E731
+    fine("dedup", "first.jsonl", "f.jsonl", *ADDING, "-q")
+    work = lambda: main(["dedup", "a.jsonl", "oa.jsonl", *ADDING, "-q"], standalone_mode=False)  # noqa: E731
     call = 1
     while (
         Path("a.jsonl.resume").exists() or calls_in_a_child(work, call, [(Path, "replace")]) is None
@@ -274,7 +263,7 @@ def test_batches_between_a_kill_and_the_end_of_a_job_are_compared(tmp_path, monk
         call += 1
         with fpstore.open("all.fps") as store:
             if len(store) == 1 and not Path("ob.jsonl").exists() and call == 3:
-                fine("dedup", "b.jsonl", "ob.jsonl", *ADDING)
+                fine("dedup", "b.jsonl", "ob.jsonl", *ADDING, "-q")
     model += 2 + 11
     assert len(Path("oa.jsonl").read_text().splitlines()) == 11
     with fpstore.open("all.fps") as store:
@@ -295,7 +284,7 @@ def test_a_store_that_appears_while_a_job_runs_is_not_added_to(tmp_path, monkeyp
     monkeypatch.setattr(reference_module, "build_store", late)
     for _ in range(2):  # the same command again
         assert "all.fps: appeared while this job ran" in failure(
-            "dedup", "a.jsonl", "oa.jsonl", *ADDING
+            "dedup", "a.jsonl", "oa.jsonl", *ADDING, "-q"
         )
     with fpstore.open("all.fps") as store:
         assert len(store) == 6
@@ -305,7 +294,7 @@ def test_ids_of_delimited_text_are_as_the_store_has_them(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for n, rows in enumerate(("x5a,aa bb cc dd\n", "5,ee ff gg hh\n6,ii jj kk ll\n")):
         Path(f"{n}.csv").write_text(f"id,text\n{rows}")
-        fine("dedup", f"{n}.csv", f"o{n}.csv", *ADDING)
+        fine("dedup", f"{n}.csv", f"o{n}.csv", *ADDING, "-q")
     with fpstore.open("all.fps") as store:
         assert sorted(i for _, _, ids in store.items() for i in ids) == ["5", "6", "x5a"]
 
@@ -315,17 +304,8 @@ def test_jobs_with_bands_that_make_a_store_are_resumed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_texts(Path("a.jsonl"), batch(0), "a")
     for width in (64, 256):
-        asked = [
-            "dedup",
-            "a.jsonl",
-            f"{width}.jsonl",
-            *ADDING[:-3],
-            f"{width}.fps",
-            "--add",
-            "--quiet",
-        ]
-        asked += ["--search", "bands", "--width", width]
-        asked = [*map(str, asked)]
+        asked = ["dedup", "a.jsonl", f"{width}.jsonl", *TEXT_AND_ID, "--against", f"{width}.fps"]
+        asked += ["--add", "--search", "bands", "--width", f"{width}", "--quiet"]
         for call in range(1, 30):
             if calls_in_a_child(
                 lambda asked=asked: main(asked, standalone_mode=False), call, [(Path, "replace")]
@@ -338,18 +318,7 @@ def test_jobs_with_bands_that_make_a_store_are_resumed(tmp_path, monkeypatch):
 def test_a_run_that_is_complete_does_not_run_again(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_texts(Path("b.jsonl"), batch(0), "a")
-    asked = [
-        "dedup",
-        "b.jsonl",
-        "o.jsonl",
-        "--text-field",
-        "text",
-        "--id-field",
-        "id",
-        "--against",
-        "all.fps",
-        "--add",
-    ]
+    asked = ["dedup", "b.jsonl", "o.jsonl", *ADDING]
     printed = run(*asked)
     assert (printed.exit_code, printed.stderr) == (
         0,
@@ -375,18 +344,8 @@ def test_a_job_that_is_resumed_has_the_same_list(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_texts(Path("r.jsonl"), batch(0)[:8], "r")
     write_texts(Path("c.jsonl"), batch(0), "c")
-    asked = [
-        "dedup",
-        "c.jsonl",
-        "o.jsonl",
-        "--text-field",
-        "text",
-        "--against",
-        "r.jsonl",
-        "--removed",
-        "r.tsv",
-        "--quiet",
-    ]
+    asked = ["dedup", "c.jsonl", "o.jsonl", *TEXT_FIELD, "--against", "r.jsonl"]
+    asked += ["--removed", "r.tsv", "--quiet"]
     fine(*asked)
     wanted = Path("r.tsv").read_bytes()
     assert {line.split("\t")[-1] for line in wanted.decode().splitlines()} > {"0"}
@@ -407,17 +366,7 @@ def test_an_id_of_a_store_is_refused_before_rows_are_grouped(tmp_path, monkeypat
     fpstore.build(
         "s.fps", maker.fingerprints(batch(0)[:2]), ["plain", "a\tb"], fingerprinter=maker
     ).close()
-    asked = [
-        "dedup",
-        "c.jsonl",
-        "o.jsonl",
-        "--text-field",
-        "text",
-        "--against",
-        "s.fps",
-        "--quiet",
-        "--removed",
-    ]
+    asked = ["dedup", "c.jsonl", "o.jsonl", *TEXT_FIELD, "--against", "s.fps", "-q", "--removed"]
     fine(*asked, "r.csv", "--force")
     monkeypatch.setattr(dedup_module, "_grouped", lambda *_: pytest.fail("rows were grouped"))
     assert r"s.fps: the id 'a\tb' cannot be written to a .tsv or .txt list" in failure(

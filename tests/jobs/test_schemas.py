@@ -10,7 +10,7 @@ import textwrap
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from commandline import run
+from commandline import TEXT_AND_ID, run
 from planned import plan_dedup
 
 import fpstore
@@ -297,18 +297,7 @@ def test_delimited_shards_with_other_columns(tmp_path, extension):
     plan.run_all()
     assert plan.finish()["kept"] == 3
     assert (tmp_path / "planned" / f"c.{extension}").read_bytes() == b""
-    assert (
-        run(
-            "build",
-            str(tmp_path / "s.fps"),
-            str(folder),
-            "--text-field",
-            "text",
-            "--id-field",
-            "id",
-        ).exit_code
-        == 0
-    )
+    assert run("build", str(tmp_path / "s.fps"), str(folder), *TEXT_AND_ID).exit_code == 0
 
 
 def test_an_empty_file_comes_first(tmp_path):

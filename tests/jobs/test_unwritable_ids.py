@@ -8,7 +8,7 @@ import json
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from commandline import run
+from commandline import TEXT_AND_ID, run
 
 TEXT = "the quick brown fox jumps over the lazy dog and runs away from here"
 
@@ -56,15 +56,5 @@ def test_ids_that_cannot_be_written_are_refused_first(corpus, monkeypatch, comma
 
 @pytest.mark.parametrize("name", ["list.csv", "list.jsonl", "list.parquet"])
 def test_lists_that_hold_any_id_take_it(corpus, name):
-    done = run(
-        "dedup",
-        "c.jsonl",
-        "out.jsonl",
-        "--text-field",
-        "text",
-        "--id-field",
-        "id",
-        "--clusters",
-        name,
-    )
+    done = run("dedup", "c.jsonl", "out.jsonl", *TEXT_AND_ID, "--clusters", name)
     assert done.exit_code == 0, done.output

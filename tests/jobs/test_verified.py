@@ -162,18 +162,9 @@ def test_the_command_verifies_and_goes_on(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     texts = corpus(3)
     Path("c.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    verified = ("--verify", "--threshold", "0.9")
     said = json.loads(
-        fine(
-            "dedup",
-            "c.jsonl",
-            "clean.jsonl",
-            "--text-field",
-            "text",
-            "--verify",
-            "--threshold",
-            "0.9",
-            "--json",
-        )
+        fine("dedup", "c.jsonl", "clean.jsonl", "--text-field", "text", *verified, "--json")
     )
     found = fpstore.dedup(pa.table({"text": texts}), text="text", verify=True, threshold=0.9)
     assert said["removed"] == len(texts) - len(found.kept)

@@ -332,31 +332,10 @@ def test_lists_of_parts_are_joined(tmp_path, monkeypatch, kind, ids):
 def test_processes_write_the_same_bytes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     corpus_in(tmp_path / "corpus")
-    fine(
-        "dedup",
-        "corpus",
-        "one",
-        "--text-field",
-        "text",
-        "--id-field",
-        "key",
-        "--removed",
-        "one.tsv",
-    )
-    said = fine(
-        "dedup",
-        "corpus",
-        "two",
-        "--text-field",
-        "text",
-        "--id-field",
-        "key",
-        "--removed",
-        "two.tsv",
-        "--processes",
-        "2",
-    )
-    assert "removed" in said
+    fields = ("--text-field", "text", "--id-field", "key")
+    fine("dedup", "corpus", "one", *fields, "--removed", "one.tsv")
+    two = ("--removed", "two.tsv", "--processes", "2")
+    assert "removed" in fine("dedup", "corpus", "two", *fields, *two)
     assert files_in(tmp_path / "two") == files_in(tmp_path / "one")
     assert (tmp_path / "two.tsv").read_bytes() == (tmp_path / "one.tsv").read_bytes()
     assert not (tmp_path / "two.plan").exists()
@@ -368,19 +347,8 @@ def test_processes_write_the_same_bytes(tmp_path, monkeypatch):
 def test_options_that_plans_do_not_have_are_refused(tmp_path, monkeypatch, option):
     monkeypatch.chdir(tmp_path)
     corpus_in(tmp_path / "corpus", count=20)
-    asked = [
-        "dedup",
-        "corpus",
-        "out",
-        "--text-field",
-        "text",
-        "--removed",
-        "r.tsv",
-        "--plan",
-        "p",
-        *option.split(),
-    ]
-    assert "Traceback" not in failure(*asked, code=2)
+    planned = ("--text-field", "text", "--removed", "r.tsv", "--plan", "p")
+    assert "Traceback" not in failure("dedup", "corpus", "out", *planned, *option.split(), code=2)
     assert not (tmp_path / "p").exists()
 
 

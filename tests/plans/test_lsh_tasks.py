@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from commandline import run
+from commandline import TEXT_FIELD, run
 from planned import plan_lsh
 from speeds import crossed
 from tasking import corpus_in, finished, rows_of, write
@@ -432,46 +432,16 @@ def test_ids_of_two_types_and_no_documents(tmp_path):
 def test_the_command_line(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     corpus_in(tmp_path / "corpus", "jsonl")
+    fields = (*TEXT_FIELD, "--id-field", "key")
+    form = ("--threshold", "0.5", "--documents", "1M", "--shingle-size", "2")
     made = json.loads(
-        run(
-            "task",
-            "lsh",
-            "i.plan",
-            "i.lsh",
-            "corpus",
-            "--text-field",
-            "text",
-            "--id-field",
-            "key",
-            "--threshold",
-            "0.5",
-            "--documents",
-            "1M",
-            "--shingle-size",
-            "2",
-            "--json",
-        ).stdout
+        run("task", "lsh", "i.plan", "i.lsh", "corpus", *fields, *form, "--json").stdout
     )
     assert [stage["stage"] for stage in made["stages"]] == ["hash", "build"]
     assert run("task", "run", "i.plan", "--processes", "1").exit_code == 0
     assert "documents" in run("task", "finish", "i.plan").stdout
     (tmp_path / "draft.txt").write_text(TEXTS[3])
-    run(
-        "lsh",
-        "build",
-        "one.lsh",
-        "corpus",
-        "--text-field",
-        "text",
-        "--id-field",
-        "key",
-        "--threshold",
-        "0.5",
-        "--documents",
-        "1M",
-        "--shingle-size",
-        "2",
-    )
+    run("lsh", "build", "one.lsh", "corpus", *fields, *form)
     for verb in (("probe", "draft.txt"), ("pairs",)):
         found = run(verb[0], "i.lsh", *verb[1:]).stdout
         assert found == run(verb[0], "one.lsh", *verb[1:]).stdout != ""

@@ -366,35 +366,15 @@ def test_the_command_line_reads_the_columns_that_a_build_reads(tmp_path, monkeyp
         finished(open_plan(f"{name}.plan"))
         with fpstore.open(name) as many, fpstore.open(f"{name}.fps") as one:
             assert everything(many) == everything(one)
-            fine(
-                "task",
-                "probe",
-                f"{name}.probe",
-                name,
-                f"day.{suffix}",
-                f"{name}.found",
-                "-r",
-                "2",
-                "--format",
-                "csv",
-            )
+            probe = ("task", "probe", f"{name}.probe", name, f"day.{suffix}", f"{name}.found")
+            fine(*probe, "-r", "2", "--format", "csv")
     finished(open_plan("day.probe"))
     assert (
         "0,u0,0000000000000008,000000000000000b,2,u1"
         in (tmp_path / "day.found/matches-00000.csv").read_text().split()
     )
-    both = failure(
-        "task",
-        "build",
-        "p",
-        "s",
-        f"day.{suffix}",
-        "--text-field",
-        "id",
-        "--fingerprint-field",
-        "hash",
-        code=2,
-    )
+    columns = ("--text-field", "id", "--fingerprint-field", "hash")
+    both = failure("task", "build", "p", "s", f"day.{suffix}", *columns, code=2)
     (tmp_path / "empty").mkdir()
     for message in (both, failure("task", "build", "p", "s", "empty", code=2)):
         assert not re.search(r"--text\b(?!-field)", message), message

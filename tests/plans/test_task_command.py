@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 import pytest
-from commandline import failure, fine, run
+from commandline import TEXT_FIELD, failure, fine, run
 from planned import plan_dedup
 from tasking import corpus_in, finished
 
@@ -152,16 +152,7 @@ def test_not_yet_and_broken_have_exit_codes_of_their_own(source):
 def test_remove_takes_a_plan_whose_job_is_finished(source):
     for kind in ("disk", "stored"):
         where = "p" if kind == "disk" else f"file://{source.parent}/p"
-        more = (
-            "--text-field",
-            "text",
-            "--plan",
-            "p",
-            "--removed",
-            f"{kind}.tsv",
-            "--part-bytes",
-            "3kB",
-        )
+        more = (*TEXT_FIELD, "--plan", "p", "--removed", f"{kind}.tsv", "--part-bytes", "3kB")
         fine("dedup", "corpus", f"out-{kind}", *more)
         assert f"{where}: its job is not finished" in failure("task", "remove", where, code=3)
         plan = open_plan("p")
@@ -324,33 +315,12 @@ def test_parts_and_slices_have_a_size(source):
     for verb, more in (("build", ("--by", "prefix")), ("lsh", ("--threshold", "0.5"))):
         counts = []
         for size in ("3kB", "1GB"):
-            fine(
-                "task",
-                verb,
-                f"{verb}{size}",
-                f"s{verb}{size}",
-                "corpus",
-                "--text-field",
-                "text",
-                *more,
-                "--part-bytes",
-                size,
-            )
+            task = ("task", verb, f"{verb}{size}", f"s{verb}{size}", "corpus")
+            fine(*task, *TEXT_FIELD, *more, "--part-bytes", size)
             counts.append(open_plan(f"{verb}{size}").status()[0].tasks)
         assert counts[0] > counts[1] == 1
     fine("build", "store.fps", "corpus/part-0.parquet", "--text-field", "text", "--quiet")
-    fine(
-        "task",
-        "probe",
-        "pp",
-        "store.fps",
-        "corpus",
-        "found",
-        "--text-field",
-        "text",
-        "--part-bytes",
-        "3kB",
-    )
+    fine("task", "probe", "pp", "store.fps", "corpus", "found", *TEXT_FIELD, "--part-bytes", "3kB")
     assert open_plan("pp").status()[0].tasks > 10
     assert "must be 1 or more" in failure(
         "dedup", "corpus", "o", *MANY, "--slice-rows", "0", code=2

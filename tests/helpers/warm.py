@@ -14,6 +14,7 @@ import atexit
 import contextlib
 import ctypes
 import gc
+import inspect
 import io
 import json
 import os
@@ -24,17 +25,20 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 PR_SET_CHILD_SUBREAPER = 36
 LONGEST_REQUEST = 100_000  # bytes: below what a socket takes as one message
 # What the interpreter, the loader, the C library, NumPy and the kernel read when a process starts.
 READ_AT_START = re.compile(
-    r"PYTHON(?!UNBUFFERED)|LD_|LC_|LANG|OPENBLAS|OMP_|MALLOC|GLIBC|FPSTORE_ISA|FPSTORE_SHOW_LEAKS|[ALTU]+SAN_"
+    r"PYTHON(?!UNBUFFERED)|LD_|LC_|LANG|OPENBLAS|OMP_|MALLOC|GLIBC|FPSTORE_ISA|FPSTORE_SHOW_LEAKS"
+    r"|[ALTU]+SAN_"
 )
 # A script that names these asks what a start has imported, or how much memory a process without
 # imports takes.
 ABOUT_STARTS = re.compile(r"sys\.modules|sys\.flags|importtime|ru_maxrss")
 TRUE_START = subprocess.Popen._execute_child
+PARAMETERS = inspect.signature(TRUE_START)
 
 
 class Warm:
@@ -46,7 +50,7 @@ class Warm:
             f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import warm; "
             f"warm.serve({theirs.fileno()})"
         )
-        command = [sys.executable, "-P", "-c", code + "; exec(warm.asked)"]
+        command = [sys.executable, "-P", "-c", code + "; exec(warm.script)"]
         with theirs:
             theirs.set_inheritable(True)
             os.spawnv(os.P_NOWAIT, sys.executable, command)  # ends when the socket does
@@ -86,112 +90,70 @@ def plain_python(args):
     )
 
 
+def starts_plainly(start):
+    """Return whether a call of ``Popen`` starts plain_python with nothing else that a fork lacks."""
+    if not (start.close_fds and start.restore_signals and plain_python(start.args)):
+        return False
+    if start.executable or start.preexec_fn or start.pass_fds or start.shell:
+        return False
+    if start.start_new_session or not start.gid is start.gids is start.uid is None:
+        return False
+    # without -P, it would import a package of that name from its folder
+    folder = Path(os.fsdecode(start.cwd or Path.cwd()))
+    isolated = "-P" in start.args[:2] or not (folder / "fpstore").exists()
+    return start.umask == start.process_group == -1 and isolated
+
+
 def install():
     """Let subprocess ask a warm process of this one."""
     if os.environ.get("FPSTORE_TRUE_STARTS"):
         return
     warm = []
 
-    def execute_child(
-        self,
-        args,
-        executable,
-        preexec_fn,
-        close_fds,
-        pass_fds,
-        cwd,
-        env,
-        startupinfo,
-        creationflags,
-        shell,
-        p2cread,
-        p2cwrite,
-        c2pread,
-        c2pwrite,
-        errread,
-        errwrite,
-        restore_signals,
-        gid,
-        gids,
-        uid,
-        umask,
-        start_new_session,
-        process_group,
-    ):
+    def execute_child(self, *arguments):
+        start = SimpleNamespace(**PARAMETERS.bind(self, *arguments).arguments)
         environment = {
             os.fsdecode(name): os.fsdecode(value)
-            for name, value in (os.environ if env is None else env).items()
+            for name, value in (os.environ if start.env is None else start.env).items()
         }
-        usual = (
-            close_fds
-            and restore_signals
-            and not (executable or preexec_fn or pass_fds or shell or start_new_session)
-        )
-        usual = (
-            usual
-            and gid is gids is uid is None
-            and umask == process_group == -1
-            and plain_python(args)
-        )
-        folder = os.fspath(cwd or Path.cwd()) if usual else ""
-        if usual and "-P" not in args[:2] and Path(os.fsdecode(folder), "fpstore").exists():
-            usual = False  # it would import what is there
+        usual = starts_plainly(start)
         if usual and not warm:
             warm.append(Warm())
         request = b""
         if usual and warm[0].would_start_alike(environment):
-            asked = {
-                "arguments": list(map(os.fsdecode, args)),
-                "folder": os.fsdecode(folder),
+            child = {
+                "arguments": list(map(os.fsdecode, start.args)),
+                "folder": os.fsdecode(start.cwd or Path.cwd()),
                 "environment": environment,
             }
-            request = json.dumps(asked).encode()
+            request = json.dumps(child).encode()
         if not 0 < len(request) < LONGEST_REQUEST:
-            return TRUE_START(
-                self,
-                args,
-                executable,
-                preexec_fn,
-                close_fds,
-                pass_fds,
-                cwd,
-                env,
-                startupinfo,
-                creationflags,
-                shell,
-                p2cread,
-                p2cwrite,
-                c2pread,
-                c2pwrite,
-                errread,
-                errwrite,
-                restore_signals,
-                gid,
-                gids,
-                uid,
-                umask,
-                start_new_session,
-                process_group,
-            )
-        files = [
-            own if given == -1 else given for own, given in enumerate((p2cread, c2pwrite, errwrite))
-        ]
+            return TRUE_START(self, *arguments)
+        ends = (start.p2cread, start.c2pwrite, start.errwrite)
         try:
+            files = [own if end == -1 else end for own, end in enumerate(ends)]
             self.pid = warm[0].fork(request, files)
             self._child_created = True
         finally:
-            self._close_pipe_fds(p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite)
+            self._close_pipe_fds(
+                start.p2cread,
+                start.p2cwrite,
+                start.c2pread,
+                start.c2pwrite,
+                start.errread,
+                start.errwrite,
+            )
 
     subprocess.Popen._execute_child = execute_child
 
 
 # --- In the warm process ---------------------------------------------------------------------------
 
-asked = None  # the code that a child runs
+script = None  # the code that a child runs
 
 
 def serve(number):
-    """Fork a child for each request; return in the child, which then has ``asked``."""
+    """Fork a child for each request; return in the child, which then has ``script``."""
     import fpstore.cli
     import fpstore.jobs.dedup
 
@@ -222,7 +184,7 @@ def serve(number):
 
 def become(request, files):
     """Be the process that was asked for."""
-    global asked
+    global script
     spare = [os.dup(file) for file in files]  # a number below 3 may be one of the others
     for file in files:
         os.close(file)
@@ -264,17 +226,9 @@ def become(request, files):
     if how == "-m":
         what = f"import runpy; runpy.run_module({what!r}, run_name='__main__', alter_sys=True)"
     sys.argv = ["-c", *rest]
-    for name in set(vars(main)) - {
-        "__name__",
-        "__doc__",
-        "__package__",
-        "__loader__",
-        "__spec__",
-        "__builtins__",
-        "warm",
-        "sys",
-    }:
+    own = "__name__ __doc__ __package__ __loader__ __spec__ __builtins__ warm sys"
+    for name in set(vars(main)).difference(own.split()):
         delattr(main, name)
     with contextlib.suppress(ValueError):
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-    asked = compile(what, "<string>", "exec")
+    script = compile(what, "<string>", "exec")

@@ -56,7 +56,10 @@ def pytest_xdist_auto_num_workers():
 
 
 def pytest_configure(config):
-    """Let runs without slow tests make no slow case, and write to memory, where a sync takes no time."""
+    """Prepare runs without slow tests.
+
+    They make no slow case, and write to memory, where a sync takes no time.
+    """
     speeds.all_cases = config.option.markexpr not in ("not slow", "not slow and not full")
     memory = "/dev/shm"
     if (
@@ -145,7 +148,10 @@ def _bound_by_modes():
 
 @pytest.fixture
 def with_mode():
-    """Return a context manager that gives a file or folder a mode, which binds root too, and gives the old one back."""
+    """Return a context manager that gives a path a mode, and the old one back at its end.
+
+    The mode binds root too.
+    """
 
     @contextmanager
     def make(path, mode):
@@ -162,7 +168,7 @@ def with_mode():
 
 @pytest.fixture
 def met():
-    """Return how many signals were met while some work ran, of those that come a thousand times a second."""
+    """Return run(work): how many of a thousand signals a second Python handled during the work."""
     count = 0
 
     def note(*_):

@@ -1,4 +1,4 @@
-"""`fpstore calibrate` and `fpstore compare` from end to end: inputs of every kind, outputs, refusals."""
+"""`fpstore calibrate` and `fpstore compare` from end to end: inputs, outputs and refusals."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""Processes that answer each query as it comes, so that programs can hold them open through two pipes."""
+"""Commands that answer each query as it comes: a program can hold them open through two pipes."""
 
 import json
 import os
@@ -425,7 +425,7 @@ def test_a_fast_producer_is_answered_in_large_batches(folder: Path) -> None:
 def test_each_row_is_probed_and_inserted_before_the_next_is_sent(
     folder: Path, form: str, sync: str
 ) -> None:
-    """The answers came at the end of the input, so only Python could probe and insert in one step."""
+    """Answers came at the end of the input: only Python could probe and insert in one step."""
     new = 0x1234_5678_9ABC_DEF0
     sent = [
         (NEAR ^ 2, "one"),
@@ -545,7 +545,10 @@ def test_each_text_of_a_stream_is_hashed_and_answered_before_the_next_is_sent(
     ],
 )
 def test_ids_of_wrong_lines_do_not_end_a_writer(tmp_path, monkeypatch, lines, reasons):
-    """The kind of ids was forgotten behind a wrong line, and a lone surrogate could not be written in an answer."""
+    """A wrong line made the writer forget the kind of ids.
+
+    A lone surrogate could not be written in an answer.
+    """
     monkeypatch.chdir(tmp_path)
     fine("build", "--empty", "s.fps", "--text-field", "text", "-q")
     last = json.dumps({"id": 9 if lines[0].startswith('{"id": 5') else "y", "text": "q r s"})

@@ -219,7 +219,10 @@ def test_plan_says_why_auto_takes_another_design_than_the_fastest(n: int, prefer
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("n", [0, slow(1), 2, slow(5), slow(1000), 5000])
 def test_a_tiny_store_prints_no_ratio(folder: Path, n: int) -> None:
-    """Two fingerprints were said to take 291.780 x the limit, and one 49688.0 bytes per fingerprint."""
+    """Two fingerprints were said to take 291.780 x the limit.
+
+    One was said to take 49688.0 bytes per fingerprint.
+    """
     fingerprints = np.random.default_rng(n).integers(0, 2**64, n, np.uint64)
     np.save("n.npy", fingerprints)
     built = fine("build", "n.fps", "n.npy")

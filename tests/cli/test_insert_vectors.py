@@ -31,7 +31,7 @@ def fingerprints(vectors):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """Make files of vectors, and a store of some whose ids are row numbers and one whose ids are names."""
+    """Make files of vectors, a store with row numbers and a store with names as ids."""
     place = tmp_path_factory.mktemp("made")
     with chdir(place):
         make()

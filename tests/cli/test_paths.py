@@ -116,7 +116,10 @@ def test_targets_inside_a_store_are_refused(tmp_path, monkeypatch):
 
 @pytest.mark.full
 def test_inputs_inside_a_store(tmp_path, monkeypatch):
-    """A build does not replace the store that its input is in, and texts of a folder leave out the stores in it."""
+    """A build does not replace the store that its input is in.
+
+    Texts of a folder leave out the stores in it.
+    """
     monkeypatch.chdir(tmp_path)
     fpstore.build("s.fps", [7, 11]).close()
     Path("s.fps/in.tsv").write_text("0000000000000007\ta\n")

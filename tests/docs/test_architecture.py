@@ -104,7 +104,10 @@ def parsed(path):
 
 @cache
 def imports(path):
-    """Return (module, line, at module level) of each import, ``from package import module`` resolved to the module."""
+    """Return (module, line, at module level) of each import.
+
+    ``from package import module`` counts as an import of the module.
+    """
     return list(imports_of(path))
 
 
@@ -320,7 +323,7 @@ def test_only_the_binding_knows_python():
 
 
 def test_one_helper_fetches_lines():
-    """GCC leaves out the calls of other functions that do nothing else, and look-ups wait for memory."""
+    """GCC leaves out calls of functions that only prefetch, and look-ups wait for memory."""
     fetching = [
         p.relative_to(ROOT).as_posix()
         for p in NATIVE

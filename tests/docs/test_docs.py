@@ -373,7 +373,7 @@ def test_architecture_page_draws_the_layers_that_the_tests_hold():
     assert drawn[::-1] == [set(units) for units in LAYERS]
 
 
-# --- docs/guides/files.md, from a folder of files to clusters: its commands find what brute force finds -----------------------
+# --- docs/guides/files.md, from files to clusters: its commands find what brute force finds --------
 
 PAGE = (ROOT / "docs" / "guides" / "files.md").read_text(encoding="utf-8")
 COMMANDS = commands_of("docs/guides/files.md", "sh|console")
@@ -411,7 +411,10 @@ def programs_in(folder, top):
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """Return the folder in which the commands ran, what each printed, and the fingerprints of the files of the corpus."""
+    """Run the commands in a folder.
+
+    Return the folder, what each command printed, and the fingerprints of the files of the corpus.
+    """
     folder = tmp_path_factory.mktemp("files")
     printed = printed_by(COMMANDS, folder)
     paths = sorted(programs_in(folder, "texts"))

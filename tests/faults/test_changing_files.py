@@ -30,7 +30,7 @@ NO_FLIP = np.zeros(1, np.uint64)
 def changed_by_another_process(
     path: Path, at: int, versions: list[bytes]
 ) -> Iterator[_kernel.Table]:
-    """Open a table of which another process writes one version after the other, as fast as it can."""
+    """Open a table while another process writes its versions in turn, as fast as it can."""
     with path.open("r+b") as file:
         shared = mmap.mmap(file.fileno(), 0)
     table = _kernel.Table(np.frombuffer(shared, np.uint8), str(path))
@@ -49,7 +49,10 @@ def changed_by_another_process(
 
 
 def test_a_count_that_changes_between_two_looks_overflows_nothing(tmp_path):
-    """Room was made for the count before the checksum, and as many entries written as it said after it."""
+    """The count was read twice.
+
+    Before the checksum it decided the room, and after it how many entries were written.
+    """
     image = tableimage.build(DENSE, block_bytes=BLOCK_BYTES)
     at = _kernel.HEADER_BYTES + CHANGED * BLOCK_BYTES + 16
     path = tmp_path / "table"
@@ -114,7 +117,10 @@ def test_bytes_that_change_all_the_time_are_never_read_out_of_bounds(tmp_path):
 
 
 def test_the_ids_of_a_probe_are_those_that_were_checked(tmp_path):
-    """They were read again from the mapped file after their checksum had been compared, and counts led out of it."""
+    """Counts led out of the file.
+
+    They were read again from the mapped file after their checksum had been compared.
+    """
     ids = np.arange(0, 4000, 2, dtype=np.uint64)
     store = fpstore.build(
         tmp_path / "s", np.repeat(np.array([76, 77], np.uint64), 1000), ids, design="manku-4"

@@ -376,7 +376,10 @@ def test_a_sync_that_is_refused_after_it_was_made(tmp_path, monkeypatch):
 
 
 def test_a_group_that_could_not_be_made_durable_comes_before_the_next_change(tmp_path, monkeypatch):
-    """The changes of the group were made, so only the next one can be refused, until they are durable."""
+    """The changes of a group are made, but not yet durable.
+
+    So only the next change can be refused.
+    """
     monkeypatch.setattr("fpstore.change.committer.GROUP_ROWS", {"none": 2})
     path = tmp_path / "s"
     fpstore.build(path, [1, 2, 3]).close()

@@ -236,7 +236,10 @@ def test_a_writer_that_is_dropped_gives_its_lock_back(tmp_path, sync):
     ],
 )
 def test_a_large_call_is_one_record(tmp_path, how, count):
-    """Whatever its size: another process never sees a part, and neither does the next writer of one that was cut off."""
+    """Another process never sees a part of a file, whatever its size.
+
+    Neither does the next writer after a writer that was cut off.
+    """
     path = build(tmp_path / "s", 0, 10)
     many = np.unique(RNG.integers(0, 2**64, count + 100, np.uint64))[:count]
     ids = np.arange(1000, 1000 + count, dtype=np.uint64)
@@ -396,7 +399,7 @@ def test_a_child_that_lives_on_does_not_keep_the_lock(tmp_path, how):
 
 @pytest.mark.parametrize(("restored", "sync"), crossed([False, True], ["commit", "batch"]))
 def test_a_writer_of_a_store_that_was_removed_acknowledges_nothing(tmp_path, sync, restored):
-    """Its rows went into files without a name, even when a copy had been put in the place of the store."""
+    """Rows went into files without a name, even when a copy had replaced the store."""
     path = build(tmp_path / "s", 0, 100)
     shutil.copytree(path, tmp_path / "copy")
     store = fpstore.open(path, "r+", sync=sync)

@@ -119,7 +119,7 @@ def test_a_store_is_opened_for_writing_on_a_full_disk(disk, template):
     fpstore.open(disk / "s", "r+").close()
 
 
-# --- Stores that may only be read -------------------------------------------------------------------
+# --- Stores that may only be read -----------------------------------------------------------------
 
 
 def as_nobody(work):

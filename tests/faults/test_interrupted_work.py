@@ -22,7 +22,7 @@ from fpstore.query import delta
 IDENTITY = np.arange(64, dtype=np.uint8)
 ROWS = 3 * delta.APPLY_ROWS + 100
 
-# --- Sorts ------------------------------------------------------------------------------------------
+# --- Sorts ----------------------------------------------------------------------------------------
 
 
 def sorts(rows):
@@ -138,7 +138,7 @@ def test_control_c_ends_the_sorts_of_the_threads(tmp_path, what, name):
     assert listing(tmp_path) == (["s"] if stored else [])
 
 
-# --- Indexes ----------------------------------------------------------------------------------------
+# --- Indexes --------------------------------------------------------------------------------------
 
 
 def table_of(tmp_path, keys):
@@ -175,7 +175,7 @@ def test_an_index_that_is_checked(tmp_path, kind, count):
         image[at : at + 8] = before
 
 
-# --- Changes ----------------------------------------------------------------------------------------
+# --- Changes --------------------------------------------------------------------------------------
 
 
 class Interrupting:

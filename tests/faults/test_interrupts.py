@@ -72,7 +72,7 @@ def few_rows(count, queries):
 
 
 def joining(make, flips, bits, rows):
-    """Return what finds pairs or links of rows that are in one bucket, or in few that are far apart."""
+    """Return a function that finds pairs or links of rows in one bucket, or in a few far ones."""
     starts, tags, mask = (
         np.empty((1 << bits) + 1, np.uint64),
         np.empty(len(rows) + _kernel.TAG_ROOM, np.uint16),

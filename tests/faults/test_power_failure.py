@@ -1,4 +1,7 @@
-"""The power fails: whatever the disk has made of the last writes, each acknowledged change is there and nothing is torn."""
+"""The power fails: each acknowledged change is there and nothing is torn.
+
+That holds for whatever the disk has made of the last writes.
+"""
 
 import json
 import random
@@ -197,7 +200,10 @@ def built(folder, kind):
 
 
 def fail_everywhere(disk, events, images, chance, most_images):
-    """Let the power fail after each event, in up to so many ways, or in one after every second event; check each image."""
+    """Let the power fail after each event, and check each image of the disk.
+
+    It fails in up to so many ways, or in one after every second event.
+    """
     least = begun = 0
     for number, event in enumerate(events):
         if event.kind == "N":
@@ -455,7 +461,7 @@ os._exit(0)
 
 
 def test_new_stores_are_durable_when_the_call_returns(recorder, tmp_path):
-    """Those of a build, a backup and a split, with nothing else on the disk than what was forced."""
+    """A build, a backup and a split lie on a disk that has nothing but what was forced."""
     work = tmp_path / "work"
     work.mkdir()
     disk = Disk(work)

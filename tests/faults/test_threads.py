@@ -1,4 +1,7 @@
-"""Threads: they are not missed where the system or the interpreter has no more of them, nor in the child of a fork."""
+"""Threads are not missed where there are no more of them.
+
+The system or the interpreter refuses them, or the process is the child of a fork.
+"""
 
 import os
 import threading
@@ -45,7 +48,7 @@ FEW_THREADS = """
 @pytest.mark.full
 @pytest.mark.parametrize("threads", [slow(0), 1, slow(2)])
 def test_work_is_done_by_the_threads_that_the_system_allows(tmp_path, threads):
-    """A thread that could not be started ended a build with an error, however many others there were."""
+    """One thread that could not start ended a build with an error, whatever others there were."""
     assert run_python(FEW_THREADS, tmp_path / "s", threads) == (0, "True True\n", "")
 
 
@@ -73,7 +76,10 @@ PROBING_AT_EXIT = """
 def test_a_daemon_thread_that_probes_does_not_end_the_process_with_an_error(
     tmp_path, monkeypatch, threads
 ):
-    """Python unwinds the stack of such a thread when it wants the GIL, through the kernel, which was an abort."""
+    """The process was aborted.
+
+    Python unwinds the stack of such a thread when it wants the GIL, through the kernel.
+    """
     monkeypatch.delenv("FPSTORE_SHOW_LEAKS", raising=False)  # it holds its store to the end
     assert run_python(PROBING_AT_EXIT, tmp_path / "s", threads) == (0, "", "")
 

@@ -1,4 +1,7 @@
-"""Damage in LMDB files that are not read as a whole when they are opened, as if they had over 4 MiB: found page by page."""
+"""Damage in large LMDB files is found page by page.
+
+Files above 4 MiB are not read as a whole when they are opened; here, smaller ones count as large.
+"""
 
 import random
 

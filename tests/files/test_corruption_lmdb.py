@@ -122,7 +122,7 @@ def test_verify_follows_each_string_to_its_number_and_back(copy, damage):
     assert fault["path"] == str(copy / (NUMBERS if damage == "no such number" else STRINGS_FILE))
 
 
-# --- The manifest -----------------------------------------------------------------------------------
+# --- The manifest ---------------------------------------------------------------------------------
 
 
 def test_counts_in_the_metadata_are_checked(copy):

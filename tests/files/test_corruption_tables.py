@@ -140,7 +140,7 @@ def forge(
 
 
 def resealed(image: bytearray, key: int | None = None) -> _kernel.Table:
-    """Open a table whose block 0 was changed, under a checksum that is right and perhaps another key."""
+    """Open a table with another block 0, under a right checksum and perhaps another key."""
     header = reference.parse_header(image, len(image))
     at, end = header.keys_offset, 4096 + header.block_bytes
     if key is not None:

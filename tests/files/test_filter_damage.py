@@ -68,7 +68,7 @@ def copy(good, tmp_path):
 
 @pytest.fixture
 def told(caplog):
-    """Return a function that returns the warnings since it was called last, each the name of a filter."""
+    """Return take(): the names of the filters that were warned of since the last call."""
 
     def take():
         records = [record for record in caplog.records if record.name == "fpstore"]

@@ -1,4 +1,7 @@
-"""Files that are intact in themselves but do not belong where they are, and damage that only a merge would have met."""
+"""Files that are intact in themselves but belong elsewhere.
+
+Also damage that only a merge would have met.
+"""
 
 import shutil
 from pathlib import Path

@@ -132,7 +132,7 @@ def test_the_end_is_told_before_it_is_called_exact(full, monkeypatch):
 
 @pytest.mark.parametrize("moment", range(6))
 def test_a_writer_that_opens_between_the_looks_of_a_reader(full, moment):
-    """Whichever words of the header the reader has looked at before, it sees all that the writer keeps."""
+    """Whichever words of the header a reader has seen, it sees all that the writer keeps."""
     path, places = full
     path.write_bytes(with_words(path.read_bytes(), places[2], boot_word() ^ 1))
     descriptor, looks = os.open(path, os.O_RDONLY), []

@@ -1,4 +1,4 @@
-"""The manifest: replaced as a whole, and believed only when its checksum and all that it says fit."""
+"""The manifest: it is replaced as a whole, and refused unless its checksum and fields fit."""
 
 import json
 import os

@@ -46,7 +46,10 @@ def threads():
 
 @pytest.fixture(params=["direct", "refused", "unaligned", "short"])
 def disk(request, monkeypatch):
-    """Set up a disk that takes all, refuses the way past the page cache or a write of it, or cuts writes short."""
+    """Set up a disk of one kind.
+
+    It takes all, refuses direct writes or the way to them, or cuts writes short.
+    """
     control, write = fcntl.fcntl, os.pwrite
 
     def refuses(descriptor, command, *flags):

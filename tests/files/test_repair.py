@@ -296,7 +296,10 @@ def test_what_was_deleted_before_its_id_record_was_damaged_is_not_lost(tmp_path)
 
 
 def test_a_damaged_record_of_strings(tmp_path):
-    """All its strings are lost, those of no other record, and each is told with its fingerprint and its number."""
+    """All strings of a damaged record are lost, and those of no other record.
+
+    Each is reported with its fingerprint and its number.
+    """
     path = make(tmp_path / "s", "string", changes=False)
     right = content(path)
     file = path / GENERATION / STRINGS_FILE

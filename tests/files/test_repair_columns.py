@@ -177,7 +177,7 @@ def test_what_intact_pages_prove_is_kept(store, every):
 
 
 def by_hand(file):
-    """Return the fingerprints of which every byte is in an intact page, one by one, as the format page says."""
+    """Return the fingerprints whose bytes all lie in intact pages, by the format page."""
     table, data = ColumnTable(file, None), file.read_bytes()
     kernel, width = table.header, Width(table.header.width)
     end = kernel.checksums_offset

@@ -86,7 +86,10 @@ RENAMES = [(Path, "rename"), (Path, "replace"), (repair, "exchange")]
     ],
 )
 def test_a_repair_that_is_killed_at_any_rename(tmp_path, monkeypatch, platform, options):
-    """The store is whole in its place, the damaged or the new one, and no new store is there without its list of losses."""
+    """The store is whole in its place, the damaged or the new one.
+
+    The new one is never there without its list of losses.
+    """
 
     def repair_there():
         folders.sys.platform = platform

@@ -1,4 +1,4 @@
-"""Repair of a log: it is used where its store and generation fit, and every record that is intact is kept."""
+"""Repair uses a log that fits its store and generation, and keeps every intact record."""
 
 import json
 import shutil
@@ -42,7 +42,7 @@ def records_of(path):
 
 
 def merged_twice(path):
-    """Return a store of generation 2 with changes, the log of generation 1, and what the store holds."""
+    """Return a changed store of generation 2, the log of generation 1, and the store's content."""
     make(path, "string")
     old = (path / GENERATION / LOG_FILE).read_bytes()
     with fpstore.open(path, "r+") as store:

@@ -153,7 +153,7 @@ def test_tables_of_other_packages_are_deduplicated(carrier, kind):
 
 
 def test_a_polars_table_with_views_in_other_types_is_written(tmp_path):
-    """Categories, lists and structs of strings, of which pyarrow cannot take some rows as they are."""
+    """Strings in categories, lists and structs, of which pyarrow cannot take some as they are."""
     given = pl.DataFrame(
         {
             "hash": pl.Series(VALUES, dtype=pl.UInt64),
@@ -173,7 +173,7 @@ def test_a_polars_table_with_views_in_other_types_is_written(tmp_path):
 
 @pytest.mark.parametrize(("ids", "bits"), crossed(["strings", "integers"], [64, 256, 32, 128]))
 def test_results_are_built_from_again(tmp_path, bits, ids):
-    """Pairs, joins and matches, written as Parquet, hold the fingerprints and ids that a store takes back."""
+    """Pairs, joins and matches in Parquet have fingerprints and ids that a store takes back."""
     values = [widened(value, bits) for value in VALUES]
     names = NAMES if ids == "strings" else [2**64 - 1 - n for n in range(len(VALUES))]
     with fpstore.build(tmp_path / "s", values, names, width=bits, radius=1) as store:

@@ -1,4 +1,4 @@
-"""Normal forms of texts, character by character in the kernel, against those of whole texts by Python."""
+"""Normal forms that the kernel makes by characters, against those of whole texts by Python."""
 
 import sys
 import threading

@@ -1,4 +1,7 @@
-"""What begins with . or _ is left out of folders, wherever folders are walked, and counted in a note; what is named is read."""
+"""Names that begin with . or _ are left out wherever folders are walked.
+
+A note counts them, and a file that is named is read.
+"""
 
 import json
 import logging

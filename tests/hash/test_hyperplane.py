@@ -217,7 +217,7 @@ print(HyperplaneHash(dimension=200).fingerprints(np.float32(vectors)).tolist())
 
 @pytest.mark.full
 def test_neither_the_kernels_of_the_library_nor_its_threads_matter():
-    """OpenBLAS has other products for other processors, and adds in other orders with more threads."""
+    """OpenBLAS adds in another order on other processors and with more threads."""
     settings_ = ({}, {"OPENBLAS_NUM_THREADS": "1", "OPENBLAS_CORETYPE": "Nehalem"})
     found = {
         subprocess.run(

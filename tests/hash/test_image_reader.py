@@ -1,4 +1,4 @@
-"""Folders of pictures as a reader of fingerprints and ids, and image hashes wherever stores take fingerprints."""
+"""A reader of folders of pictures, and image hashes wherever stores take fingerprints."""
 
 import os
 from threading import Thread

@@ -1,4 +1,4 @@
-"""Files that cannot be opened, standard streams and pipes, several inputs as one, packages that are missing."""
+"""Files that cannot be opened, standard streams, pipes, several inputs, missing packages."""
 
 import io
 import os
@@ -171,7 +171,10 @@ def test_missing_pyarrow_names_the_extra(tmp_path, monkeypatch):
 
 
 def test_a_package_that_cannot_be_imported_is_not_said_to_be_missing(tmp_path, monkeypatch):
-    """Trafilatura was installed, a package that it needs was not, and the message said to install trafilatura."""
+    """Trafilatura was installed, but not a package that it needs.
+
+    The message said to install trafilatura.
+    """
     (tmp_path / "broken_package.py").write_text("raise ImportError('it needs another package')")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(

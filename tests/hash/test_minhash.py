@@ -41,7 +41,7 @@ def drawn(seed, n):
 
 
 def of_set(hashes, width, seed):
-    """Return the fingerprint of a set of features, one function after the other, as `MinHash` describes it."""
+    """Return the fingerprint of a set of features by the description of `MinHash`, bit by bit."""
     out, hashes = 0, list(map(avalanche, hashes))
     for i in range(width):
         word = drawn(seed, i)
@@ -126,7 +126,10 @@ def test_narrow_fingerprints_are_the_first_bits_of_wide_ones():
 
 
 def test_hashes_with_a_pattern_follow_the_law_too():
-    """FNV-1a of features that differ at their ends lies in progressions, which functions of 32 bits kept."""
+    """Functions of 32 bits kept progressions.
+
+    FNV-1a of features that differ at their ends lies in them.
+    """
     minhash = MinHash(hash="fnv1a")
     left, right = (
         minhash.fingerprints([[f"{p}-{i}" for i in some] for p in range(1000)])

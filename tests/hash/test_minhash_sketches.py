@@ -56,7 +56,7 @@ def test_sketches_of_real_texts_obey_the_law(minhash):
 
 
 def test_keys_are_independent_of_the_signature():
-    """Among pairs of one similarity, those whose values agree differ in as many bits as the others."""
+    """Pairs of one similarity differ in as many bits whether their values agree or not."""
     hasher = MinHash()
     sets = [[f"{pair}-{i}" for i in range(30)] for pair in range(1500)]
     others = [[*some[:20], *(feature + "'" for feature in some[20:])] for some in sets]

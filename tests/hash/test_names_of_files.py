@@ -1,4 +1,4 @@
-"""The names under which files of rows are known, how they may be compressed, and formats that are named."""
+"""Names and extensions of files of rows, their compression, and formats that are named."""
 
 import bz2
 import gzip

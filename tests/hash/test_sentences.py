@@ -1,4 +1,4 @@
-"""LongestSentences against its description, and fingerprinters rebuilt from what a store remembers of them."""
+"""LongestSentences against its description, and fingerprinters that a store describes."""
 
 import json
 import pickle

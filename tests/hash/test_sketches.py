@@ -15,7 +15,7 @@ from fpstore.lsh.plan import plan, recall_at
 
 
 def minima_of(sets, count=128, seed=1):
-    """Return the least values of functions of 61 bits on sets of numbers, as datasketch makes them."""
+    """Return the minima of functions of 61 bits over sets of numbers, as datasketch does."""
     prime = (1 << 61) - 1
     numbers = np.random.default_rng(seed)
     a, b = numbers.integers(1, prime, count), numbers.integers(0, prime, count)

@@ -1,4 +1,7 @@
-"""Weights of features: learnt from a corpus, given by tokenizers, and those of the literature and of the package simhash."""
+"""Weights of features, learnt from a corpus or given by tokenizers.
+
+They are compared with those of the literature and of the package simhash.
+"""
 
 import json
 import math
@@ -27,7 +30,7 @@ SETTINGS = [
 
 
 def corpus(documents=80, seed=5):
-    """Return texts in which some words are far more frequent than others, and some texts without words."""
+    """Return texts with frequent and rare words, and some texts without words."""
     rng = random.Random(seed)
     weights = [1 / (i + 1) for i in range(len(WORDS))]
     texts = [" ".join(rng.choices(WORDS, weights, k=rng.randint(1, 40))) for _ in range(documents)]
@@ -46,7 +49,10 @@ def key_of(feature, parameters):
 
 
 def weights_by_formula(texts, parameters, most):
-    """Return the weights of the most frequent features by their keys, and the weight of others, counted in plain Python."""
+    """Count in plain Python the weights of the most frequent features.
+
+    Return them by their keys, and the weight of all others.
+    """
     sets = [found for text in texts if (found := set(shingles_of(text, **parameters)))]
     counts = Counter(key_of(feature, parameters) for found in sets for feature in found)
     frequent = sorted(counts, key=lambda key: (-counts[key], key))[:most]
@@ -160,7 +166,7 @@ def test_malformed_weights_are_refused():
 
 
 def test_words_by_the_rules_of_unicode():
-    """The annex keeps apostrophes and decimal points within words, which the normal form takes for spaces."""
+    """UAX #29 keeps apostrophes and decimal points in words; the normal form has spaces there."""
     hasher = SimHash(tokenizer="unicode")
     assert hasher.features("Can't stop: 3.14, can't!") == {"can't": 2, "stop": 1, "3.14": 1}
     assert SimHash().features("Can't stop 3.14") == {"can": 1, "t": 1, "stop": 1, "3": 1, "14": 1}

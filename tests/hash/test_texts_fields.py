@@ -137,7 +137,7 @@ def test_learnt_weights_of_features_multiply_those_of_fields():
 
 
 def test_the_largest_weights_are_exact():
-    """A feature that occurs often, weighs most, and is in the field that weighs most, against as much in two parts."""
+    """The largest weight of a frequent feature in the heaviest field is compared with two parts."""
     weights = {"hashes": "", "weights": "", "other": 65535}
     simhash = SimHash(weighting="count", weights=weights)
     fields = Fields(simhash, {"a": 65535, "b": 65534, "c": 1})

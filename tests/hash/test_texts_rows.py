@@ -150,7 +150,7 @@ def test_nulls_are_left_out_and_counted(tmp_path, monkeypatch):
         assert ids_in("n.fps") == [0, 4]
 
 
-# --- Python -------------------------------------------------------------------------------------------
+# --- Python ---------------------------------------------------------------------------------------
 
 
 def frames():
@@ -413,7 +413,7 @@ def test_a_store_has_the_width_of_the_fingerprinter(tmp_path):
 
 
 def dictionaries():
-    """Yield a column of texts as pyarrow has it in several forms, and each with what it decodes to."""
+    """Yield a column of texts in several forms of pyarrow, each with what it decodes to."""
     texts = [
         "one two three",
         None,

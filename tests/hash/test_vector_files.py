@@ -1,4 +1,4 @@
-"""Files of vectors: read into fingerprints and ids, built into stores that remember how, and asked for."""
+"""Files of vectors: fingerprints and ids of their rows, stores made of them, and searches."""
 
 import itertools
 import json

@@ -1,4 +1,7 @@
-"""A script that asks an open store everything while a file of it is truncated or changed, in a process that a signal may end."""
+"""A script that asks an open store everything while one of its files is cut or changed.
+
+A signal may end its process.
+"""
 
 import json
 import os

@@ -34,7 +34,7 @@ def distances_of(rows: np.ndarray, row: np.ndarray) -> np.ndarray:
 def brute_force(
     fingerprints: np.ndarray, query: int | np.ndarray, radius: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return every fingerprint within the radius and its distance, by distance and then by fingerprint."""
+    """Return (fingerprint, distance) of all within the radius, by distance, then fingerprint."""
     distances = distances_of(fingerprints, query)
     near = distances <= radius
     found, distances = fingerprints[near], distances[near]

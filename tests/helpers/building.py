@@ -68,7 +68,7 @@ def pieces(array, cuts=(0, 1, 1, 170, 400)):
 
 @pytest.fixture
 def tiny(monkeypatch):
-    """Let the least budget hold 64 rows, so that a few thousand rows are spilled, split again and merged."""
+    """Let the least budget hold 64 rows: a few thousand are spilled, split again and merged."""
     monkeypatch.setattr("fpstore.building.external_sort.PAIR_BYTES", MIB)
     monkeypatch.setattr("fpstore.building.external_sort.SORT_BYTES", MIB)
     for module in ("columns", "external_sort"):

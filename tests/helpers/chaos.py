@@ -17,7 +17,7 @@ LONGEST_WAIT = 120  # seconds: a test that needs more has failed
 
 
 def in_workers(folder, tests):
-    """Return the variable PYTHONPATH with which processes import this module when they start, and find the folder."""
+    """Return the PYTHONPATH with which processes import this module at their start."""
     hook = (
         "import os, sys\nos.environ['FPSTORE_CHAOS'] = "
         f"{str(folder)!r}\nsys.path.append({str(tests)!r})\nimport chaos\n"
@@ -34,7 +34,7 @@ def ask(folder, *faults):
 
 
 def ran(folder):
-    """Return the process, the process above its parent and the result of each task that came to its end."""
+    """Return the process, its grandparent and the result of each task that came to its end."""
     lines = [line.split() for line in (folder / "ran").read_text().splitlines()]
     return [(int(process), int(above), name) for process, above, name in lines]
 

@@ -364,7 +364,7 @@ class _Checked:
         return laws
 
     def groups(self, pairs: _Pairs) -> list[npt.NDArray[np.intp]]:
-        """Return the places of pairs whose hash values agree, by the law, with about the same probability."""
+        """Return the places of pairs in groups of about the same probability of equal values."""
         told = np.array([self.hasher.law.collision(value) for value in pairs.similarities.tolist()])
         quarters = len(told) * np.arange(1, 4) // 4
         parts = np.split(

@@ -22,7 +22,7 @@ def fill(disk, room):
 
 
 def held_files(folder):
-    """Return the files below a folder that this process has open or mapped, also those that were removed."""
+    """Return the files below a folder that this process has open or mapped, removed ones too."""
     lines = Path("/proc/self/maps").read_text().splitlines()
     names = [line[line.index("/") :] for line in lines if "/" in line]
     for link in Path("/proc/self/fd").iterdir():

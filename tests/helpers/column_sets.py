@@ -1,4 +1,4 @@
-"""Sets of fingerprints of every width for tests of column tables, their files, and brute force over them."""
+"""Sets of fingerprints for column tables of every width, table files, and brute force."""
 
 from itertools import pairwise
 from pathlib import Path

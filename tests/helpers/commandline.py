@@ -1,4 +1,4 @@
-"""The command line called in this process or in another, and a folder of inputs and stores for it."""
+"""The command line in this process or another, and a folder of inputs and stores for it."""
 
 import json
 import re

@@ -216,7 +216,7 @@ def records_of(file):
 
 
 def rewrite_records(path, name, change):
-    """Change the records of an LMDB file, under checksums of pages and of the manifest that are right."""
+    """Change records of an LMDB file, under right checksums of its pages and the manifest."""
     file = path / name
     records = records_of(file)
     change(records)

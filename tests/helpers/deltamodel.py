@@ -82,7 +82,7 @@ class Model:
 
 
 def clustered(rng: random.Random, count: int, width: int) -> list[int]:
-    """Return fingerprints of which many lie near each other, and above 64 bits many have the same leading words."""
+    """Return fingerprints in near groups; above 64 bits, many have the same leading words."""
     bits = 64 * reference.words_of(width)
     centres = [rng.getrandbits(width) << bits - width for _ in range(max(1, count // 12))]
     out = set()

@@ -1,4 +1,4 @@
-"""A pool without threads, for tests in which the calls of a build or a merge must come in the same order every time."""
+"""A pool without threads: the calls of a build or a merge come in the same order every time."""
 
 from concurrent.futures import Future
 

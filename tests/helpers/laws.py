@@ -35,7 +35,10 @@ def bits_that_differ(a, b):
 
 
 def agrees_with(shares, expected, trials):
-    """Assert that the mean of shares, each of some independent trials, lies within five standard errors of the law."""
+    """Assert that the mean of shares lies within five standard errors of the law.
+
+    Each share is of some independent trials.
+    """
     expected = np.asarray(expected)
     error = np.sqrt((expected * (1 - expected)).sum() / trials) / len(expected)
     assert abs(np.mean(shares) - expected.mean()) < 5 * error, (

@@ -81,7 +81,10 @@ class Model:
         return found, bool((always or not found) and self.add(fingerprint, item))
 
     def probe_upsert(self, fingerprint, item, radius):
-        """Return what other documents are near, as (distance, fingerprint), with the pair itself if it is stored."""
+        """Return what other documents are near, as (distance, fingerprint).
+
+        The pair itself is among them if it is stored.
+        """
         for other in [
             other for other, ids in self.content.items() if item in ids and other != fingerprint
         ]:
@@ -358,7 +361,7 @@ def forked(work, *arguments):
 
 
 def reader(path, function=answers):
-    """Start a process that opens a store at once and answers ``ask(*arguments)`` until its pipe is closed."""
+    """Start a process that opens a store and answers ``ask(*arguments)`` until its pipe closes."""
 
     def work(pipe):
         with fpstore.open(path) as store:

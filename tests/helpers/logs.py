@@ -69,7 +69,7 @@ def open_reader(path):
 
 
 def read(path):
-    """Return the numbers of the records and the change that a reader sees, None if there is none."""
+    """Return the numbers of the records and the change that a reader sees, or None."""
     reader = open_reader(path)
     try:
         pieces = list(reader.read(HEADER_BYTES, 1))

@@ -33,7 +33,7 @@ def wanted_sets(distances, radius):
 
 
 def wanted_groups(distances, radius):
-    """Return the components of two or more rows, as lists of their places, in the order of their first ones."""
+    """Return the components of two or more rows as lists of their places, in order of the first."""
     groups = {}
     for place, name in enumerate(wanted_sets(distances, radius)):
         groups.setdefault(name, []).append(place)

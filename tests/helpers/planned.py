@@ -63,7 +63,7 @@ def run_all(plan):
 
 
 def written(root, output="out"):
-    """Return the contents of what the user gets, but that of the manifest, which has the paths in its digest."""
+    """Return what the user gets, without the manifest, whose digest covers the paths."""
     found = {path.relative_to(root): path for path in (root / output).rglob("*") if path.is_file()}
     if (root / "removed.csv").exists():
         found["removed"] = root / "removed.csv"

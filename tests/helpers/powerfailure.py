@@ -113,7 +113,7 @@ class File:
             self.pending, self.version = [], self.version + 1
 
     def image(self, choose):
-        """Return the content with what is chosen of each write, and a key that tells it from others."""
+        """Return the content after the chosen parts of each write, and a key that identifies it."""
         content, key = self.durable, [self.number, self.version]
         for state, *write in self.pending:
             for part in [write] if state == FORCED else choose(tuple(write)):

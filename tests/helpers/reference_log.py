@@ -143,7 +143,7 @@ def encode_change(change: Change, place: int, seed: int) -> bytes:
 
 
 def read_log(data: bytes, boot: int) -> tuple[list[Change], int]:
-    """Return the changes of a log and where they end, as a reader that runs in this boot of the machine has to see them."""
+    """Return the changes of a log and their end, as a reader in this boot must see them."""
     header = parse_log_header(data)
     exact = boot == header.boot != 0
     readable = data[: header.end] if exact else data

@@ -59,7 +59,10 @@ class Model:
         return Document(frozenset(keys), int.from_bytes(signature, "big"), name)
 
     def find(self, asked: Document, radius: int | None = None) -> list[tuple[int, Any]]:
-        """(distance, id) of what shares a key and lies within the radius, the nearest first, and then the first inserted."""
+        """Return (distance, id) of the documents that share a key and lie within the radius.
+
+        The nearest come first, and of equally near ones the first inserted.
+        """
         found = [
             ((document.signature ^ asked.signature).bit_count(), place, document.id)
             for place, document in enumerate(self.documents)
@@ -73,7 +76,7 @@ class Model:
         ]
 
     def pairs(self) -> set[tuple[int, int]]:
-        """Return the places of all pairs of documents that share a key and lie within the radius."""
+        """Return the places of all pairs of documents within the radius that share a key."""
         some = self.documents
         return {
             (i, j)

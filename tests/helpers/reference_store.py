@@ -29,7 +29,10 @@ Records = dict[int, bytes]
 
 
 def used_bytes(data: bytes) -> int:
-    """Return U: the number of the last page, which the newer of two metadata pages has, plus one, times the page size."""
+    """Return U, the bytes that are in use.
+
+    The newer of the two metadata pages has the number of the last page, which counts from 0.
+    """
     last, _ = max(
         (struct.unpack_from("<QQ", data, page + 136) for page in (0, PAGE)),
         key=lambda pair: pair[1],
@@ -178,7 +181,7 @@ def read_strings(records: Records, count: int) -> dict[int, bytes]:
 
 
 def read_dictionary(folder: Path, shape: dict[str, object]) -> dict[int, bytes]:
-    """Return the strings of a generation by number, after the way back to their numbers was followed."""
+    """Return the strings of a generation by number, after a check of the way back."""
     strings = read_strings(read_records(folder / "strings.mdb", shape["strings"]), shape["count"])
     table = reference.Table((folder / "hashes.fpt").read_bytes())
     h = table.header

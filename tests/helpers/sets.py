@@ -70,7 +70,7 @@ def cut_batches(monkeypatch, queries, blocks):
 
 @pytest.fixture
 def small_pieces(monkeypatch):
-    """Let small batches reach the code that cuts large ones, so that two threads have something to do."""
+    """Let small batches be cut as large ones are, so that two threads have work."""
     cut_batches(monkeypatch, 7, 5)
     monkeypatch.setattr("fpstore.format.packed_table.DECODE_ROOM", 1)
 

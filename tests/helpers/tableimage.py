@@ -55,7 +55,7 @@ def histogram(keys: np.ndarray) -> np.ndarray:
 def feed(
     encoder: _kernel.BlockEncoder, keys: np.ndarray, block_bytes: int
 ) -> tuple[np.ndarray, ...]:
-    """Feed keys and return the block bytes, keys and entry counts of the blocks that were completed."""
+    """Feed keys, and return (bytes, key, entry count) of each block that was completed."""
     most = encoder.most_blocks(len(keys))
     blocks = np.empty(most * block_bytes + _kernel.OVERREAD_BYTES, np.uint8)
     block_keys, counts = np.empty((most, *keys.shape[1:]), np.uint64), np.empty(most, np.uint32)
@@ -94,7 +94,7 @@ def build(
     prefix_bits: int | None = None,
     flips: int = 0,
 ) -> bytes:
-    """Return a whole table file of these distinct fingerprints, given in any order, of the width of the permutation."""
+    """Return a table file of distinct fingerprints in any order, as wide as the permutation."""
     keys = sorted_rows(_kernel.permute(np.ascontiguousarray(fingerprints), permutation))
     digest = _kernel.digest(keys, permutation)
     if lengths is None:
@@ -246,7 +246,7 @@ def complete_lengths(
     return lengths
 
 
-# --- Plain answers ----------------------------------------------------------------------------------
+# --- Plain answers --------------------------------------------------------------------------------
 
 
 def symbols_of(keys: np.ndarray) -> list[int]:
@@ -263,7 +263,7 @@ def top_mask(bits: int) -> np.uint64:
 def rows_near(
     rows: np.ndarray, seed: int, width: int, count: int = 12, most: int = 4
 ) -> np.ndarray:
-    """Return stored rows with up to ``most`` bits changed anywhere, neighbours in sort order, and both ends."""
+    """Return rows with up to ``most`` bits changed, their neighbours in order, and both ends."""
     rng = np.random.default_rng(seed)
     numbers = brute_force.numbers_of(rows[rng.integers(0, len(rows), count)])
     bits = 64 * reference.words_of(width)

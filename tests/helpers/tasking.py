@@ -17,7 +17,7 @@ WORDS = [f"word{n}" for n in range(2000)]
 
 
 def rows_of(count, seed):
-    """Return rows of texts, of which some are near others, some have no words, and ids of either type."""
+    """Return rows with ids of either type: some texts are near others, some have no words."""
     rng, texts = random.Random(seed), []
     for _ in range(count):
         if texts and rng.random() < 0.4:
@@ -85,7 +85,10 @@ def listed(removed, path):
 
 
 def with_a_changed_input(folder):
-    """Return a plan of a corpus of which one file has changed since, and the message of the task that reads it."""
+    """Return a plan of a corpus in which one file has changed since it was planned.
+
+    Also return the message of the task that reads the file.
+    """
     source = corpus_in(folder / "corpus", count=60)
     plan = plan_dedup(folder / "plan", source, folder / "many", text="text", part_bytes=4000)
     (source / "part-1.parquet").write_bytes((source / "part-0.parquet").read_bytes())

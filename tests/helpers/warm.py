@@ -91,7 +91,7 @@ def plain_python(args):
 
 
 def starts_plainly(start):
-    """Return whether a call of ``Popen`` starts plain_python with nothing else that a fork lacks."""
+    """Return whether a call of ``Popen`` has nothing that a fork of the warm process lacks."""
     if not (start.close_fds and start.restore_signals and plain_python(start.args)):
         return False
     if start.executable or start.preexec_fn or start.pass_fds or start.shell:
@@ -147,7 +147,7 @@ def install():
     subprocess.Popen._execute_child = execute_child
 
 
-# --- In the warm process ---------------------------------------------------------------------------
+# --- In the warm process --------------------------------------------------------------------------
 
 script = None  # the code that a child runs
 

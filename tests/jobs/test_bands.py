@@ -1,4 +1,4 @@
-"""Bands of MinHash: keys as described, all pairs that share one found, the law that is told, and `dedup` with them."""
+"""Bands of MinHash: keys as described, all pairs that share one, their law, and `dedup`."""
 
 import itertools
 import json
@@ -227,7 +227,7 @@ def test_many_rows_are_searched_by_bands_and_a_note_tells_the_law(tmp_path, monk
 
 
 def sharing(pairs, words, rng):
-    """Return texts of words of their own, each with a copy behind it of a similarity from 0.1 to 1, and the similarities."""
+    """Return texts, each followed by a copy of similarity 0.1 to 1, and the similarities."""
     texts, similarities, number = [], [], 0
     for kept in rng.integers(words // 5 + 2, words, pairs).tolist():
         own, new = range(number, number + words), range(number + words, number + 2 * words - kept)

@@ -1,4 +1,7 @@
-"""Paragraphs and lines that many documents have are removed, in every format, against a plain model; all else stays as it is."""
+"""Paragraphs and lines that many documents have are removed, and all else stays.
+
+Every format is compared with a plain model.
+"""
 
 import csv
 import gzip
@@ -374,7 +377,7 @@ def test_short_pieces_stay():
 
 
 def test_a_list_of_what_is_removed(folder: Path) -> None:
-    """It has commas and line breaks, and appears with the output, also of a folder, or not at all."""
+    """The list has commas and line breaks, and appears with the output or not at all."""
     Path("in").mkdir()
     for name in "ab":
         Path(f"in/{name}.jsonl").write_text(

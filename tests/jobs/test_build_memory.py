@@ -1,4 +1,4 @@
-"""Builds from every kind of input, in small memory and in many threads, are byte for byte the same."""
+"""Builds of every input, in small memory and in many threads, are the same byte for byte."""
 
 import itertools
 
@@ -26,7 +26,7 @@ def expected(rows, tmp_path_factory):
 
 
 class Series:
-    """Converts itself to an array, as a pandas Series does, and is a sequence of numpy integers besides."""
+    """Converts itself to an array as a pandas Series does, and is a sequence of NumPy integers."""
 
     def __init__(self, values):
         self._values = values
@@ -190,7 +190,7 @@ def test_threads_change_no_byte_and_builds_no_input(tmp_path):
 
 @pytest.mark.parametrize("most", [slow(1), 100, slow(1000)])
 def test_many_ids_a_fingerprint_are_packed_in_small_memory(tmp_path, tiny, monkeypatch, most):
-    """The ids of a few fingerprints are held together, not those of all the fingerprints of a piece or of many blocks."""
+    """Memory holds the ids of a few fingerprints, not those of a piece or of many blocks."""
     fingerprints = np.repeat(make_rows("random", 400)[0], 5)
     ids = np.random.default_rng(1).permutation(np.arange(len(fingerprints), dtype=np.uint64))
     expected = build(tmp_path / "a", fingerprints, ids, block_bytes=128, design="flip-2")

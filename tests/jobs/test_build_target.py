@@ -131,7 +131,7 @@ def test_a_new_folder_that_another_builder_takes_for_abandoned(tmp_path, monkeyp
 def test_all_is_durable_before_the_store_gets_its_name_and_then_the_name_is(
     tmp_path, monkeypatch, overwrite
 ):
-    """Each file is synced as it is when the store is put in place, then each folder, and the parent last."""
+    """Files are synced as they are put in place, then each folder, and the parent last."""
     path = tmp_path / "s"
     if overwrite:
         build(path, [1])

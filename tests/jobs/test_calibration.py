@@ -1,4 +1,4 @@
-"""Calibrations against brute force: distances, resemblance, intervals, what is removed, and samples."""
+"""Calibrations against brute force: distances, resemblance, intervals, removals and samples."""
 
 import random
 from itertools import combinations

@@ -43,7 +43,7 @@ def uniform(width, count, rng):
 
 
 def chains(width, radius, rng, step=None):
-    """Return walks from random rows, each step of which goes as far as the radius, along bits that are not used again."""
+    """Return walks from random rows; a step flips ``radius`` bits that its walk has not used."""
     step = radius if step is None else step
     rows = []
     for _ in range(6):
@@ -143,7 +143,7 @@ def test_a_million_documents_of_one_fingerprint(tmp_path):
 
 @pytest.mark.parametrize("width", SOME_WIDTHS)
 def test_large_buckets_are_linked_group_by_group(monkeypatch, width):
-    """One bucket has all rows, so it is split by both parts of the tags into groups that are small, dense, or large."""
+    """Both parts of the tags split one bucket of all rows into small, dense and large groups."""
     for count, room in itertools.product((513, 700, 3000), (512, 1 << 18)):
         rng = np.random.default_rng([width, count])
         centres = uniform(width, count, rng)

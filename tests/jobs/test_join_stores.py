@@ -49,7 +49,7 @@ WAYS = ["chosen", "probes", "tables"]
 
 @pytest.fixture(params=WAYS)
 def way(request, monkeypatch):
-    """Ask in the way that the estimates choose, by probes where the tables serve the radius, or by a join of tables."""
+    """Ask as the estimates choose, by probes where the tables serve the radius, or by tables."""
     if request.param == "probes":
         monkeypatch.setattr(jobs_pairs, "join_nanoseconds", lambda *_: float("inf"))
     elif request.param == "tables":
@@ -339,7 +339,7 @@ def test_the_ids_of_a_huge_group_are_a_stream(tmp_path):
 @pytest.mark.full
 @pytest.mark.parametrize("strings", [False, True])
 def test_batches_of_crowds_are_bounded(tmp_path, monkeypatch, strings):
-    """Of 300 documents and 200 whose fingerprint is near, and of others, no batch has more than 1,000 pairs of ids."""
+    """No batch has more than 1,000 pairs of ids, though 300 documents are near 200 others."""
     monkeypatch.setattr("fpstore.jobs.pairs.MOST_ROWS", 1000)
     values = np.repeat(
         np.array([0, 1, 16, 17, 7 << 40, 7 << 40 | 1], np.uint64), [300, 200, 1, 3, 40, 30]

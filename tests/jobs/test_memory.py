@@ -1,4 +1,4 @@
-"""Every verb takes memory that does not grow with the store, the texts or the ids, under a limit of the system."""
+"""No verb takes memory that grows with the store, the texts or the ids, under a hard limit."""
 
 import json
 import re
@@ -41,7 +41,7 @@ def run_in(room, words, *options):
     assert code == 0, err
 
 
-# --- Long string ids ----------------------------------------------------------------------------------
+# --- Long string ids ------------------------------------------------------------------------------
 
 STRINGS, STRING_BYTES = 4_000, 20_000
 STRING_ROOM = 56 * MIB  # the ids have 76
@@ -118,7 +118,7 @@ def test_long_ids_in_small_memory(long_ids, tmp_path, verb):
     assert sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()) > 1 << 14
 
 
-# --- Texts ----------------------------------------------------------------------------------------------
+# --- Texts ----------------------------------------------------------------------------------------
 
 BUILD_TEXTS = """
     import json, resource, sys
@@ -252,7 +252,7 @@ def test_pyarrow_without_memory_does_not_blame_the_file():
         raise pa.ArrowMemoryError("malloc of size 64 failed")
 
 
-# --- Stores: joined, repaired, compared -------------------------------------------------------------------
+# --- Stores: joined, repaired, compared -----------------------------------------------------------
 
 BUILD = """
     import sys

@@ -41,7 +41,7 @@ def found_pairs(rows, design, threads=1, memory=1 << 40):
 
 
 def some_designs(count, radius, width, bits=None):
-    """Return the designs that are proposed for sets of several sizes, of which none has too many buckets for a test."""
+    """Return the designs proposed for sets of several sizes that have few enough buckets."""
     made = {d.name: d for n in (count, 1 << 14, 1 << 20) for d in designs(n, radius, width, bits)}
     return [d for d in made.values() if d.tables[0].prefix_bits <= 14]
 
@@ -132,7 +132,7 @@ def test_threads_share_a_join_of_two_sets():
 @pytest.mark.full
 @pytest.mark.parametrize(("isa", "radius"), crossed(ISAS, [1, 3, 5]), indirect=["isa"])
 def test_large_buckets(monkeypatch, isa, radius):
-    """Rows of a bucket are brought together by parts of their tags, in groups that have more pairs than there is room for."""
+    """Parts of tags bring rows of a bucket together, in groups with more pairs than fit."""
     monkeypatch.setattr(joining, "BATCH_PAIRS", 1)
     rng = np.random.default_rng(radius)
     low = rng.integers(0, 2**12, 1800, np.uint64) | rng.integers(
@@ -194,7 +194,7 @@ def test_dealt_bits_are_found_by_a_sample():
 
 @pytest.mark.parametrize("count", [1 << 13, slow(1 << 16)])
 def test_bits_that_tell_nothing_cost_nothing(count):
-    """Fingerprints of few bits, in any place and with some exceptions, are not all compared with each other."""
+    """Fingerprints with few bits, anywhere and with exceptions, are not all compared."""
     rng = np.random.default_rng(count)
     low = rng.integers(0, 2**32, count, dtype=np.uint64)
     others = (

@@ -199,7 +199,7 @@ def batch(number):
 @pytest.mark.full
 @pytest.mark.parametrize("batches", [4, slow(10)])  # three after the first one meet each call
 def test_batch_after_batch_equals_a_model_whatever_is_killed(tmp_path, monkeypatch, batches):
-    """Each batch is killed at calls that make something appear, and goes on with the same command."""
+    """Each batch is killed before something appears, and goes on with the same command."""
     monkeypatch.chdir(tmp_path)
     minhash, model = MinHash(), []
     calls = [(Path, "replace"), (fpstore.Store, "insert")]
@@ -470,7 +470,7 @@ def test_what_is_refused(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("most", [1, 20])
 def test_few_pairs_are_sorted_where_many_are_near(monkeypatch, most):
-    """Once the nearest alone were more than MOST_HELD, each batch of pairs sorted all of them again."""
+    """When the nearest were more than MOST_HELD, each batch of pairs sorted all of them again."""
     monkeypatch.setattr(reference_module, "MOST_HELD", 1000)
     count = 300
     distinct, others = (

@@ -1,4 +1,7 @@
-"""The report: its numbers against brute force, hostile ids, texts and pictures, tiny stores, and the page in a real browser."""
+"""The report: its numbers against brute force, and its page in a real browser.
+
+Ids, texts and pictures are hostile, and stores tiny.
+"""
 
 import base64
 import io
@@ -188,7 +191,7 @@ def test_ids_and_texts_cannot_change_the_page(tmp_path):
 
 @pytest.fixture
 def notes(tmp_path, monkeypatch):
-    """Make a store of four near texts, of which one has markup and bytes that are no text, and one changes later."""
+    """Make a store of four near texts: one has markup and no UTF-8, and one changes later."""
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "notes"
     folder.mkdir()
@@ -331,7 +334,7 @@ def test_families_are_shown_with_distances(tmp_path):
 
 @pytest.fixture
 def photos(tmp_path, monkeypatch):
-    """Make a store of near pictures, of which one changes later, one has frames and one is larger than what is shown."""
+    """Make a store of near pictures: one changes later, one has frames, one is large."""
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "photos"
     folder.mkdir()

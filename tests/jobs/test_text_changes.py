@@ -1,4 +1,4 @@
-"""Changes of texts: they are the same everywhere, really change something, and change no more than they say."""
+"""Changes of texts are the same everywhere, change something, and no more than they say."""
 
 import itertools
 import re

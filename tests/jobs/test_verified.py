@@ -42,7 +42,10 @@ def jaccard(maker, a, b):
 
 
 def expected(maker, texts, radius, threshold, ranks):
-    """Return the groups: in the order of ranks a text goes to the nearest kept one that is alike, or else is kept."""
+    """Return the groups.
+
+    In the order of ranks, a text joins the nearest kept text that is alike, or else is kept.
+    """
     prints, known = maker.fingerprints(texts, empty="mask")
     table = pa.table({"t": texts})
     kept_for = {}

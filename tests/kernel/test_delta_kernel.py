@@ -250,7 +250,7 @@ def test_a_delta_that_is_loading_is_not_probed():
     indirect=["isa"],
 )
 def test_buckets_of_every_size(isa, radius, loaded):
-    """Fingerprints in one cluster fill few buckets, and the others are in nearly as many as there are."""
+    """Fingerprints of one cluster fill few buckets; others fill nearly as many as there are."""
     rng = np.random.default_rng(radius)
     centre = rng.integers(0, 2**64, 1, np.uint64)
     places = np.uint64(1) << rng.choice(64, 12, replace=False).astype(np.uint64)
@@ -313,7 +313,7 @@ def test_buckets_of_every_size(isa, radius, loaded):
     ],
 )
 def test_regular_fingerprints_fill_buckets_in_step(radius, step, shift):
-    """A bucket that moved gave back room that the bucket of another block, of the same size, was about to take."""
+    """A bucket that moved freed room that an equal bucket of another block was about to take."""
     fps = np.arange(40_000, dtype=np.uint64) * np.uint64(step) << np.uint64(shift)
     delta, none = _kernel.Delta(radius, IDENTITY), np.zeros(1000, np.uint8)
     for start in range(0, len(fps), 1000):

@@ -19,7 +19,7 @@ ORDERS = ["asked", "near", "sorted"]
 
 
 def rows_of(count: int, width: int, seed: int) -> np.ndarray:
-    """Return fingerprints, of which some share long prefixes, so that some buckets are full and others empty."""
+    """Return fingerprints, some with a long common prefix: some buckets are full, others empty."""
     rng = np.random.default_rng(seed)
     rows = rng.integers(0, 256, (count, width // 8), dtype=np.uint8)
     shared = rows[: count // 3]
@@ -251,7 +251,10 @@ def test_fields_out_of_range_are_refused(tmp_path, at, value, size):
 
 
 def test_sets_that_are_too_large_for_a_filter_have_none():
-    """From 2^36 fingerprints on there were more words than a file counts, from 2^37 on more buckets than it may have."""
+    """Large sets left the limits of a filter file.
+
+    From 2^36 fingerprints on it had too many words, from 2^37 on too many buckets.
+    """
     made = design("flip-1", 1)
     (shape,) = filter_shapes(made, 1 << 35).values()
     assert (1 << 35) * shape.bits_per_prefix // 64 + (1 << shape.bucket_bits) < 2**32

@@ -93,7 +93,7 @@ def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.mark.sampled(2)
 def test_every_order_of_look_ups(pair, isa):
-    """And batches of sizes around those at which groups and sorts begin, and the look-ups that wait for words are full."""
+    """Batches have sizes around those at which groups, sorts and full queues of look-ups begin."""
     width, plain, store, queries = pair
     plain_prober, prober = generation_of(plain).prober(3), generation_of(store).prober(3)
     for count in [0, 1, 2, 31, 32, 33, 127, 128, 2_048, 4_095, 4_096, 8_000]:

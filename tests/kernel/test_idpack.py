@@ -101,7 +101,7 @@ def test_gather_ids_refuses_a_place_outside_its_records():
 def test_records_with_a_right_checksum_are_judged_alike(
     body, id_bits, count_bits, count, fitting, seed
 ):
-    """Whatever else the record says, kernel and reference refuse it together or read the same ids."""
+    """Whatever else a record says, kernel and reference both refuse it or read the same ids."""
     body = bytes([id_bits, count_bits, count, 0]) + body[4:]
     if fitting:  # the length of a record with one id each
         body = body[: 12 + (count * (count_bits + id_bits) + 7) // 8]

@@ -1,4 +1,4 @@
-"""Every instruction set gives the same bytes as the scalar one, whatever the size and the alignment."""
+"""Every instruction set gives the bytes of the scalar one, at any size and alignment."""
 
 import os
 import random

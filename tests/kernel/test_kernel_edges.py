@@ -59,7 +59,7 @@ def queries_of(fingerprints: np.ndarray, count: int) -> np.ndarray:
 
 
 class Pairs:
-    """Every pair of a query and a fingerprint within the radius, in the order in which matches are handed out."""
+    """Every pair of a query and a fingerprint within the radius, in the order of matches."""
 
     def __init__(self, fingerprints: np.ndarray, queries: np.ndarray) -> None:
         self.count = len(queries)
@@ -96,7 +96,7 @@ class Pairs:
 def check_probes(
     size: int, count: int, prefixes: Iterable[int], threads: int, flips: Iterable[int]
 ) -> None:
-    """Look up each prefix, as the kernel thinks best and sorted, by turns with every instruction set and block size."""
+    """Look up each prefix in every order, in turn with every instruction set and block size."""
     fingerprints = fingerprints_of(size)
     queries = queries_of(fingerprints, count)
     pairs = Pairs(fingerprints, queries)
@@ -156,7 +156,7 @@ def test_many_queries(size, count):
 
 
 def deep_ties(size: int) -> np.ndarray:
-    """Return keys of which half agree on the first 9 bits, half of those on the next 9, and so on."""
+    """Return keys: half agree on the first 9 bits, half of those on the next 9, and so on."""
     rng = np.random.default_rng(size)
     return rng.integers(0, 2**64, size, np.uint64) >> (
         np.uint64(9) * rng.geometric(0.5, size).clip(1, 7).astype(np.uint64)
@@ -196,7 +196,7 @@ def check_sorts(size):
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("size", [0, 1, 7, 8, 9, 255, 256, 257, 4095, 4096, 4097])
 def test_a_delta_at_the_ends_of_its_pieces(isa, size):
-    """Its fingerprints share a bucket, which is compared 256 at a time and scanned 4,096 at a time."""
+    """Fingerprints share a bucket, which is compared by 256 and scanned by 4,096 at a time."""
     _kernel.select_isa(isa)
     fingerprints = np.uint64(2**63) + np.arange(size, dtype=np.uint64)
     queries = np.concatenate(

@@ -1,4 +1,4 @@
-"""Look-ups in a table that reach over many blocks, one by one and sorted, also when the index is damaged."""
+"""Look-ups over many blocks of a table, in every order, also when its index is damaged."""
 
 import brute_force
 import numpy as np
@@ -118,7 +118,10 @@ def test_more_look_ups_than_are_sorted_at_once(lengths, flipped, order):
 @pytest.mark.parametrize("prefix_bits", [41, 52, 64])
 @pytest.mark.parametrize("order", ["ascending", "descending", "random"])
 def test_look_ups_that_differ_behind_the_bits_they_are_sorted_by(prefix_bits, order):
-    """Sorted look-ups share a word with the number of their query, so those of more than 40 bits are taken as they come."""
+    """Look-ups of more than 40 bits are not sorted.
+
+    A sorted look-up shares a word with the number of its query.
+    """
     keys = np.unique(
         np.uint64(0xABCDEF0123 << 24) | np.random.default_rng(1).integers(0, 2**24, 3000, np.uint64)
     )

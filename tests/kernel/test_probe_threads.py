@@ -55,7 +55,7 @@ def test_threads_give_what_one_gives(lengths, count, threads):
 
 @pytest.mark.parametrize("threads", [0, 1, 2, 3])
 def test_a_large_batch_gives_what_small_ones_give(threads):
-    """The matches of 8,192 queries at a time are put into order, those of a small batch all at once."""
+    """Matches are ordered for 8,192 queries at a time, those of a small batch all at once."""
     keys = tableimage.make_keys("clustered", 9, 4000)
     queries = np.random.default_rng(10).permutation(np.tile(keys, 3))
     assert len(queries) > 8192 + 1000

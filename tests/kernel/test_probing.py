@@ -1,4 +1,4 @@
-"""Batches: how they are cut, run in threads and put together again, and scans that are cut into many calls."""
+"""Batches are cut, run in threads and put together again; scans are cut into many calls."""
 
 import threading
 

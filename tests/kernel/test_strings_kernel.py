@@ -179,7 +179,7 @@ CONTENTS = [b"x\xff", b"y" * 300 + b"\xff", b"z" * 70_000 + b"\xff", bytes(range
 
 @pytest.mark.parametrize("content", range(len(CONTENTS)))
 def test_a_whole_frame_is_taken_and_nothing_less_or_more(content):
-    """Frames of all sizes of the field that says how large the content is, of one block and of several."""
+    """Frames of one block or several, whose content size takes a field of each length."""
     frame = zstandard.compress(CONTENTS[content])
     assert _kernel.checked_frame(sealed_value(5, frame), 5) == frame
     data, segments, sizes = _kernel.checked_frames(

@@ -42,7 +42,7 @@ def test_keys_are_in_order_of_their_leading_bits(isa, kind):
 
 
 def check_order(keys, order, bits, shift):
-    """Compare a sort into arrays that begin ``shift`` words behind the start of a line of the cache."""
+    """Sort into arrays that begin ``shift`` words behind a line of the cache, and compare."""
     permutation = np.array(ORDERS[order], np.uint8)
     permuted = _kernel.permute(keys, permutation)
     expected = permuted[np.argsort(permuted >> np.uint64(64 - bits), kind="stable")]

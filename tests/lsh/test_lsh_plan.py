@@ -1,4 +1,7 @@
-"""Plans of indexes: the fewest bands that suffice, what they say is what happens, and what cannot be is told with advice."""
+"""Plans of indexes have the fewest bands that suffice, and their figures are right.
+
+What cannot be planned is refused with advice.
+"""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""An index beside other processes and threads, when it grows, is damaged, copied or repaired, and what it refuses."""
+"""An index beside other processes, as it grows, is damaged, copied, repaired, and refuses."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Whole indexes: merges beside inserts, groups in pieces, keys that are lost, and what a build refuses."""
+"""Whole indexes: merges beside inserts, groups in pieces, lost keys, and refused builds."""
 
 import json
 import os
@@ -431,7 +431,7 @@ def test_odd_arguments_of_the_kernel(tmp_path):
 
 
 def test_pairs_of_one_key_are_compared_within_the_budget(tmp_path, monkeypatch):
-    """A million pairs of a key were compared together, which took 160 MB, whatever the budget was."""
+    """A million pairs of a key were compared together in 160 MB, whatever the budget was."""
     compared, distances = [], groups.signature_distances
 
     def counting(rows, others):

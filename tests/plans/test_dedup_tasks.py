@@ -264,7 +264,10 @@ def test_against_a_store(tmp_path, key, sharded):
 
 
 def test_ids_are_of_one_type_in_all_parts(tmp_path):
-    """Integers of one file are strings if another file has strings, and smaller ones by their digits."""
+    """Integers of one file are strings if another file has strings.
+
+    Their digits decide which is the smallest.
+    """
     text = "the same text of some words that is in each of the files of this corpus"
     for number, ids in enumerate([[9, 10], ["b", "a"], [7]]):
         rows = [{"id": name, "text": text} for name in ids]
@@ -492,7 +495,10 @@ def test_a_list_in_the_output_is_refused(tmp_path, removed):
 
 
 def test_both_ways_tell_the_rows_of_files_of_many_and_few_short_texts_alike(tmp_path):
-    """One process told them by its first file, a plan by its largest, and only one of the two searched by bands."""
+    """One process estimated its rows from the first file, a plan from the largest.
+
+    Only one of the two searched by bands.
+    """
     short = [{"text": f"text {n}"} for n in range(300)]
     for name, rows in (("a", short), ("b", rows_of(60, 1))):
         write(tmp_path / "corpus" / f"{name}.jsonl", rows)

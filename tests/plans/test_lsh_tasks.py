@@ -1,4 +1,4 @@
-"""An LSH index by tasks has the documents, the keys and the answers of one that a process builds."""
+"""An LSH index built by tasks has the documents, keys and answers of one built by a process."""
 
 import hashlib
 import json

@@ -21,7 +21,7 @@ from fpstore.plans.slicing import Slicing, plan_slicing
 
 
 def near_rows(count, width, radius, seed=1):
-    """Return fingerprints of which many are within the radius of others, and some equal, as users give them."""
+    """Return fingerprints as users give them, many near others and some equal."""
     rng = np.random.default_rng(seed)
     rows = rng.integers(0, 256, (count, width // 8), np.uint8)
     for place in range(1, count, 3):

@@ -52,7 +52,10 @@ def ended(spark, plan, **how):
 
 
 def environment(folder):
-    """Return variables with which Spark keeps to this machine, runs this interpreter, and writes nothing to its own folder."""
+    """Return variables of the environment for Spark.
+
+    It keeps to this machine, runs this interpreter, and writes nothing to its own folder.
+    """
     home = folder / "home"
     home.mkdir()
     for path in Path(pyspark.__file__).parent.iterdir():
@@ -70,7 +73,7 @@ def environment(folder):
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    """Return a session with two executors, and the folder in which tests ask for faults of their workers."""
+    """Return a session with two executors, and the folder of the faults that workers make."""
     from pyspark.sql import SparkSession
 
     folder, faults = tmp_path_factory.mktemp("spark"), tmp_path_factory.mktemp("faults")
@@ -285,7 +288,10 @@ sys.meta_path.insert(0, Lacking())
 
 
 def test_workers_without_fpstore_are_explained(tmp_path):
-    """Without PYSPARK_PYTHON, workers run the python3 of the path, which a virtual environment need not be on."""
+    """Without PYSPARK_PYTHON, workers run the python3 of the path.
+
+    A virtual environment need not be on it.
+    """
     corpus_in(tmp_path / "corpus", count=10)
     for folder in ("bin", "without"):
         (tmp_path / folder).mkdir()

@@ -169,7 +169,7 @@ def test_an_error_of_a_worker_comes_whole(begun):
 
 
 def fail_late(patch, work, stage, error):
-    """Let the tasks of a stage fail when all of their work is done, and nothing of it is published."""
+    """Let the tasks of a stage fail when their work is done and nothing of it is published."""
     done = work.tasks[stage]
 
     def late(*args):

@@ -1,4 +1,7 @@
-"""Plans whose inputs, outputs or folders are not what they should be, which is said in one line before anything is published."""
+"""Plans whose inputs, outputs or folders are wrong.
+
+One line says so before anything is published.
+"""
 
 import gzip
 import json
@@ -551,7 +554,7 @@ def test_any_byte_of_a_plan(root):
             assert str(path) in str(error)
 
 
-# --- Numbers of NumPy ------------------------------------------------------------------------------
+# --- Numbers of NumPy -----------------------------------------------------------------------------
 
 
 WHOLE = {"radius": 3, "width": 64, "slice_rows": 10, "star_rows": 9, "part_bytes": 500}

@@ -293,7 +293,7 @@ def test_shards_that_are_not_kept_open(tmp_path, monkeypatch):
 @pytest.mark.filterwarnings("ignore::fpstore.ScanWarning")
 @pytest.mark.parametrize("seed", [*range(6), *(slow(seed) for seed in range(6, 200))])
 def test_any_rows_in_any_shards(tmp_path, seed):
-    """Widths, kinds of ids, numbers of rows, places where shards begin, radii and designs are drawn."""
+    """Widths, kinds of ids, numbers of rows, starts of shards, radii and designs are drawn."""
     rng = np.random.default_rng(seed)
     bits, kind, count = (
         int(rng.choice(WIDTHS)),

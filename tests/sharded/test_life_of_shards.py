@@ -1,4 +1,7 @@
-"""Sharded stores in several processes and threads, with few open files, and their manifest as docs/format.md has it."""
+"""Sharded stores in several processes and threads, and with few open files.
+
+Their manifest is as docs/format.md has it.
+"""
 
 import json
 import os
@@ -205,7 +208,10 @@ OPENED_MEANWHILE = """
 
 @pytest.mark.full
 def test_a_store_that_is_opened_while_the_limit_is_raised(folder, tmp_path):
-    """It kept as many shards as the raised limit had room for, and had too many files open afterwards."""
+    """The store had too many files open after the limit fell again.
+
+    It kept as many shards as the raised limit had room for.
+    """
     shards(tmp_path / "B", VALUES, None, range(20, len(VALUES), 20)).close()
     code, out, err = run_python(OPENED_MEANWHILE, folder, tmp_path / "B")
     assert (code, out.split(), err) == (0, ["9", "True"], "")

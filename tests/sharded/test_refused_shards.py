@@ -261,7 +261,10 @@ def test_one_store_is_not_a_sharded_one(folder):
 
 
 def test_a_changed_shard_is_refused_by_verify_and_stats(tmp_path):
-    """With ranges of their own, verify was content with a shard that every question refuses, and stats counted the old rows."""
+    """With ranges of their own, verify accepted a shard that every query refuses.
+
+    And stats counted the old rows.
+    """
     (tmp_path / "S").mkdir()
     for name, values in ((shard_name(0), [1, 2]), (shard_name(1), [2**63, 2**63 + 1, 2**63 + 2])):
         fpstore.build(tmp_path / "S" / name, values, values).close()

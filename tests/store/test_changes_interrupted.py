@@ -213,7 +213,7 @@ def test_control_c_while_a_store_is_closed(tmp_path, name, moment):
 
 
 def interrupt_often(work, count, seconds):
-    """Do some work again and again, until SIGINTs by a timer have raised KeyboardInterrupt so many times, wherever it was."""
+    """Repeat some work until SIGINTs of a timer have raised KeyboardInterrupt so many times."""
     armed, came = False, 0
 
     def stop(*_):

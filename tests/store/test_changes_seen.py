@@ -109,7 +109,7 @@ def test_a_commit_of_what_is_so_already_makes_it_durable(path, monkeypatch, sync
 def test_readers_do_not_see_what_a_killed_writer_had_not_published_until_the_next_writer_opens(
     path, monkeypatch, sync
 ):
-    """It may not be durable, and only a writer can make it so: docs/guides/operating.md, "Durability"."""
+    """Only a writer can make it durable: docs/guides/operating.md, "Durability"."""
 
     def work(pipe):
         store = fpstore.open(path, "r+", sync=sync)
@@ -249,7 +249,7 @@ def die_instead_of(owner, name):
 
 
 def kill_in_a_merge(path, other, owner, name):
-    """Insert 50 in another process, which merges when this store has seen it, and is killed instead of a call."""
+    """Insert 50 in another process that merges when this store has seen it, killed at a call."""
 
     def work(pipe):
         store = fpstore.open(path, "r+")

@@ -1,4 +1,7 @@
-"""Bits dealt to the blocks of column tables by a sample, thresholds of each query, and what the planner expects of them."""
+"""Bits that a sample deals to the blocks of column tables.
+
+Also the thresholds of each query, and what the planner expects of them.
+"""
 
 import itertools
 from functools import cache

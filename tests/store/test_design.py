@@ -100,7 +100,7 @@ def placements(class_count, errors):
 
 
 def possible(tables, errors):
-    """Return the placements that the sizes of the classes allow, and in which tables each of them is met."""
+    """Return the placements that the sizes of classes allow, each with the tables that meet it."""
     membership, bits = classes(tables)
     counts = placements(len(bits), errors)
     counts = counts[(counts <= [len(part) for part in bits]).all(axis=1)]
@@ -115,7 +115,7 @@ def exact(tables, radius):
 
 
 def looked_up(made, size, radius):
-    """Return the look-ups and, for each table, the source bits of the effective prefix and the flips."""
+    """Return the look-ups, and for each table the source bits of its prefix and the flips."""
     lookups = made.lookups(size, radius)
     tables = []
     for lookup in lookups:
@@ -169,7 +169,7 @@ def test_too_many_lookups_are_refused():
 
 
 def near(made, lookups_tables, radius, rng, most=1500):
-    """Return a query and fingerprints around it, one or more for each placement of up to radius errors."""
+    """Return a query and fingerprints around it, at least one per placement of the errors."""
     query = int(rng.integers(0, 2**64, dtype=np.uint64))
     _, bits = classes([*specs(made), *lookups_tables])
     counts = [placements(len(bits), errors) for errors in range(radius + 1)]
@@ -346,7 +346,7 @@ def test_permutations():
 
 
 def test_sort_bits_decide_the_order():
-    """Keys that tie on those bits are in order already, for a set that was sorted before it was permuted."""
+    """Keys that tie on those bits are in order, for a set sorted before it was permuted."""
     rng = np.random.default_rng(1)
     some = [
         rng.integers(0, 2**64, 500, np.uint64),

@@ -26,7 +26,7 @@ def held(store):
 
 
 def asked(store, content):
-    """Compare a store with what it has to hold, also the way from each string to its fingerprint, alone and with others."""
+    """Compare a store with its content, also from each string to its fingerprint."""
     assert held(store) == {fingerprint: [name] for fingerprint, name in content.items()}
     names = list(content.values())
     lims, found = store.fingerprints_of(names)

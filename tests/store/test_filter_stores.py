@@ -1,4 +1,4 @@
-"""Stores with filters: they keep the setting as they change and move, and write filters for what they hold."""
+"""Stores keep their setting of filters, and write filters for the fingerprints they hold."""
 
 import pickle
 import re
@@ -93,7 +93,7 @@ def test_with_each_way_to_load_pages(tmp_path, pages):
 
 
 def test_changes_and_merges(tmp_path):
-    """A merge writes filters for the number that there is now, and readers and writers take them."""
+    """A merge writes filters for the new number of fingerprints; readers and writers take them."""
     path = tmp_path / "a.fps"
     fpstore.build(path, STORED, design="flip-2", filter=True).close()
     before = check_filters(path, True)

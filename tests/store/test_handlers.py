@@ -1,4 +1,4 @@
-"""Signal handlers that use a store in the middle of a call of the same thread, and children of a fork."""
+"""Signal handlers that use a store during a call of the same thread, and children of forks."""
 
 import shutil
 import signal
@@ -111,7 +111,7 @@ SIDE_CALLS = {
 
 
 def in_a_handler(work):
-    """Return a function that does some work in the handler of a signal which comes as it is called."""
+    """Return a function that raises a signal, whose handler does some work."""
 
     def come(*_):
         old = signal.signal(signal.SIGUSR1, lambda *_: work())

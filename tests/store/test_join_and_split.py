@@ -57,7 +57,7 @@ def model_of(kind, content):
     )
 
 
-# --- Joining ----------------------------------------------------------------------------------------
+# --- Joining --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -255,7 +255,7 @@ def test_fingerprinters_that_are_the_same_or_not_known(tmp_path, mine, theirs):
         assert store.fingerprinter == kept
 
 
-# --- Splitting --------------------------------------------------------------------------------------
+# --- Splitting ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("kind", "bits"), crossed(["row", "integer", "string"], [1, 3]))
@@ -322,7 +322,7 @@ def records_read(monkeypatch):
 
 
 def test_split_parts_hold_and_read_only_their_strings(tmp_path, monkeypatch):
-    """Each part held a place for every string of the store, and compressed the records of the store again."""
+    """Each part had a place for every string of the store, and compressed its records again."""
     fingerprints = RNG.integers(0, 2**64, len(LONG_IDS), np.uint64)
     with fpstore.build(tmp_path / "s", fingerprints, LONG_IDS, **OPTIONS) as store:
         assert store.snapshot().generation.dictionary.strings.per_record <= 2

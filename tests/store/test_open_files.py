@@ -1,4 +1,4 @@
-"""When a process may open no more files, each operation says so and what to do, and works once it may again."""
+"""Each operation reports that no more files may be opened, and works once they may."""
 
 import errno
 import os

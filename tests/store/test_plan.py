@@ -1,4 +1,4 @@
-"""The planner: its arithmetic against exact numbers, its sizes against real tables, its budgets and errors."""
+"""The planner: exact arithmetic, sizes against real tables, budgets and errors."""
 
 import math
 import sys
@@ -144,7 +144,10 @@ def test_plans_that_fit_come_first_and_best_first():
     ("radius", "storage", "step"), crossed(range(17), ["hot", "cold"], [6, 1], share=7)
 )
 def test_auto_takes_the_balance(radius, storage, step):
-    """No other design takes half the bytes and less than so many times the time, nor a quarter in less than the square, ..."""
+    """No other design is far smaller for little more time.
+
+    Half the bytes cost a factor of time, a quarter of the bytes its square, and so on.
+    """
     times = SPEED_FOR_TWICE_THE_BYTES
     for log2_n in range(10, 35, step):
         plans = [
@@ -167,7 +170,10 @@ def test_auto_takes_the_balance(radius, storage, step):
 
 
 def test_a_large_radius_takes_no_hundred_bytes():
-    """It took 125 bytes per fingerprint at radius 5 and 215 at radius 7, where 18 and 24 are hardly slower."""
+    """It took 125 bytes per fingerprint at radius 5, and 215 at radius 7.
+
+    Designs of 18 and 24 bytes are hardly slower.
+    """
     for radius, log2_n in ((4, 20), (5, 22), (6, 24), (7, 20), (7, 24)):
         assert choose(1 << log2_n, radius).bytes_per_fingerprint < 30
     # there ten flips cost three times what fifteen tables do

@@ -1,4 +1,4 @@
-"""Many rows that are decided anew in one change have the answers of row after row, and leave the same store."""
+"""Many upserts in one change have the answers of single ones, and leave the same store."""
 
 import pickle
 

@@ -1,4 +1,4 @@
-"""A probe above the store's radius compares every fingerprint and says so, once per store object."""
+"""A probe above the store's radius is a scan, and warns once per store object."""
 
 import warnings
 

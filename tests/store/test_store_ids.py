@@ -79,7 +79,7 @@ def check_ids(store, wanted):
 
 
 def test_a_record_that_is_larger_than_all_later_ones(tmp_path, monkeypatch):
-    """Of a length that only a file whose largest record is known may have, and written before others."""
+    """Only a file whose largest record is known may have such a length; it is written first."""
     monkeypatch.setattr("fpstore.format.mapping.PENDING_BLOCKS", 2)
     ids = np.random.default_rng(1).integers(0, 2**63, 30_000, np.uint64)
     fingerprints = np.concatenate(

@@ -1,4 +1,4 @@
-"""Pairs and clusters of a store against brute force, with changes, many ids, and on the command line."""
+"""Pairs and clusters of a store against brute force, with changes, many ids, and verbs."""
 
 import json
 from itertools import combinations

@@ -1,4 +1,7 @@
-"""Strings by number: records of all sizes, with and without a trained dictionary, as the format says; damage in them."""
+"""Strings by number: records of all sizes, as docs/format.md has them, and damage in them.
+
+Some have a trained dictionary.
+"""
 
 import random
 import shutil
@@ -178,7 +181,10 @@ def test_a_sample_is_spread_evenly_and_has_a_limit(monkeypatch):
 
 
 def test_a_dictionary_is_trained_for_the_distinct_strings(tmp_path):
-    """However often each comes, in a build and in a merge that trains again, where some are not in use any more."""
+    """However often each comes, in a build and in a merge that trains again.
+
+    In the merge, some are not in use any more.
+    """
     names = [f"https://example.org/{i * 7919 % 10_007:05}/index.html" for i in range(2000)]
     once = layout_of(build(tmp_path / "once", names))
     often = layout_of(build(tmp_path / "often", names * 5))

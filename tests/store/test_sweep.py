@@ -111,7 +111,7 @@ def test_a_writer_and_readers_for_a_while(tmp_path, ids):
     crossed(["before", "after"], ["ids.mdb", "strings.mdb", "numbers.mdb"], share=3),
 )
 def test_a_generation_that_is_removed_while_it_is_opened(tmp_path, monkeypatch, file, when):
-    """A reader that comes between the look and the opening of a file, or of it once more, finds the next generation."""
+    """A reader between a look at the manifest and the opening of a file finds the next one."""
     path = tmp_path / "s"
     fpstore.build(path, [5], ["a"]).close()
     with fpstore.open(path, "r+") as store:

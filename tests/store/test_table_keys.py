@@ -40,7 +40,10 @@ def keys_of(spec, fingerprints, width):
 
 
 def passes_of(rows, spec, folder, threads, budget_rows):
-    """Return the parts of two passes with arrays of so many rows in all, of which a run takes three and a part two."""
+    """Return the parts of two passes within a budget of rows.
+
+    A run takes three arrays of its rows, a part two.
+    """
     resources = Resources(64 * -(-spec.key_words * budget_rows // 7), threads)
     made = TableKeys(
         partial(iter, [rows[:7], rows[7:7], rows[7:]]),

@@ -69,7 +69,7 @@ def during_apply(monkeypatch):
     return during
 
 
-# --- News -------------------------------------------------------------------------------------------
+# --- News -----------------------------------------------------------------------------------------
 
 
 def test_without_news_the_snapshot_is_the_same(tracker, writer):
@@ -86,7 +86,7 @@ def test_without_news_the_snapshot_is_the_same(tracker, writer):
     assert tracker.snapshot().delta is first.delta
 
 
-# --- A log that is superseded -----------------------------------------------------------------------
+# --- A log that is superseded ---------------------------------------------------------------------
 
 
 def opened_in_the_question(monkeypatch, ask):
@@ -160,7 +160,7 @@ def test_a_merge_between_the_manifest_and_the_log_is_noticed(path, monkeypatch):
     tracker.close()
 
 
-# --- Closed, forked ---------------------------------------------------------------------------------
+# --- Closed, forked -------------------------------------------------------------------------------
 
 
 def test_a_fork_reads_the_log_again_and_keeps_the_open_files(path, tracker, writer):
@@ -201,7 +201,7 @@ def test_a_fork_reads_the_log_again_and_keeps_the_open_files(path, tracker, writ
     assert child.end() == 0
 
 
-# --- Exceptions and handlers ------------------------------------------------------------------------
+# --- Exceptions and handlers ----------------------------------------------------------------------
 
 
 def test_another_thread_in_the_middle_of_a_refresh_waits_for_it(path, tracker, during_apply):

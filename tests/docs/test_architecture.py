@@ -269,7 +269,8 @@ def test_opening_and_probing_load_nothing_heavy(tmp_path):
     np.save(tmp_path / "rows.npy", np.ones(5000, np.uint64))
     code = "import sys, numpy\nbefore = set(sys.modules)\nimport fpstore\n"
     code += f"rows = numpy.load({str(tmp_path / 'rows.npy')!r}, mmap_mode='r')\n"
-    code += f"with fpstore.open({str(path)!r}) as store: assert store.probe_many(rows, threads=1).read_ids()[1]\n"
+    code += f"with fpstore.open({str(path)!r}) as store:\n"
+    code += "    assert store.probe_many(rows, threads=1).read_ids()[1]\n"
     code += "print(*set(sys.modules) - before)"
     loaded = set(
         subprocess.run(

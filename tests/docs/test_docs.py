@@ -373,7 +373,7 @@ def test_architecture_page_draws_the_layers_that_the_tests_hold():
     assert drawn[::-1] == [set(units) for units in LAYERS]
 
 
-# --- docs/guides/files.md, from files to clusters: its commands find what brute force finds --------
+# --- docs/guides/files.md, from files to clusters: its commands find what brute force finds -------
 
 PAGE = (ROOT / "docs" / "guides" / "files.md").read_text(encoding="utf-8")
 COMMANDS = commands_of("docs/guides/files.md", "sh|console")

@@ -46,7 +46,7 @@ def numbers(store: Store[int]) -> list[int]:
     for _, _, some in store.items():
         ids = some
     match: Match[int] = store.probe(7)[0]
-    return match.ids + [int(number) for number in ids] + [int(number) for number in store.ids_of([7])[1]]
+    return match.ids + [int(number) for number in (*ids, *store.ids_of([7])[1])]
 
 
 def of_any_kind(path: str) -> list[str]:
@@ -65,7 +65,8 @@ def opened() -> lsh.LshStore[str]:
 
 
 def modules() -> list[object]:
-    return [fpstore.calibration, fpstore.hashing, fpstore.io, fpstore.ray, fpstore.spark, fpstore.plans]
+    of_texts = [fpstore.calibration, fpstore.hashing, fpstore.io]
+    return [*of_texts, fpstore.plans, fpstore.ray, fpstore.spark]
 
 
 urls(opened())  # wrong: an index is no store

@@ -41,9 +41,11 @@ ids = [f"document {i}" for i in numbers]
 """
 SPILLED = """
 from fpstore.building import external_sort as sorting
-sorting.PAIR_BYTES = sorting.SORT_BYTES = (64 << 20) // 150  # the least budget holds 150 rows: each of three leading bytes
+# The least budget holds 150 rows; of the 300, each has one of three leading bytes.
+sorting.PAIR_BYTES = sorting.SORT_BYTES = (64 << 20) // 150
 options["memory"] = "64MiB"
-fingerprints = fingerprints >> np.uint64(8) | rng.choice(np.array([1, 128, 255], np.uint64), 300) << np.uint64(56)
+leading = rng.choice(np.array([1, 128, 255], np.uint64), 300)
+fingerprints = fingerprints >> np.uint64(8) | leading << np.uint64(56)
 """
 THREADS = """
 generation_writer.Pool = Pool
@@ -63,8 +65,10 @@ if path.exists():
     found = content(path)
     assert found in (old_rows, new_rows()), "neither old nor new"
     state = "new" if found == new_rows() else "old"
-elif asides:  # killed between two renames, where no one call does both: the next build finds the old store
-    assert (os.environ.get("FPFAULT_REFUSE"), outcome.kind, outcome.call) == ("exchange", "killed", "rename")
+elif asides:
+    # Killed between two renames, where one call cannot do both: the next build finds the old store.
+    assert os.environ.get("FPFAULT_REFUSE") == "exchange"
+    assert (outcome.kind, outcome.call) == ("killed", "rename")
     assert [content(root / name) for name in asides] == [old_rows]
     try:
         fpstore.build(path, fingerprints, ids, **options | {"overwrite": False})

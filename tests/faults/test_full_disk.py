@@ -136,9 +136,9 @@ def as_nobody(work):
 
 @pytest.fixture(params=["mount", "user"])
 def restricted(request, template):
-    """Return (the folder of the stores, where they may only be read, what makes work done by one who may only read).
+    """Return the folder of the stores, where they are read-only, and a wrapper of work.
 
-    The folders above are open to everybody.
+    The wrapper lets work be done by a user who may only read. The folders above are open to all.
     """
     if os.geteuid() != 0 or shutil.which("mount") is None:
         pytest.skip("only root can mount, or become another user")
@@ -279,9 +279,10 @@ JOBS = {
     "dedup folder": "dedup notes {}/out --text",
     "dedup shards": "dedup shards {}/out --fingerprint-field hash --threads 2",
     "boilerplate": "boilerplate c.parquet {}/out.parquet --text-field text --unit line",
-    "boilerplate of a folder": "boilerplate notes {}/out --text --unit paragraph --removed {}/list.csv --more-than 1",
-    "dedup listing": "dedup c.tsv {}/out.tsv --fingerprint-field hash --id-field id --clusters {}/list.tsv "
-    "--keep smallest",
+    "boilerplate of a folder": "boilerplate notes {}/out --text --unit paragraph --more-than 1 "
+    "--removed {}/list.csv",
+    "dedup listing": "dedup c.tsv {}/out.tsv --fingerprint-field hash --id-field id "
+    "--clusters {}/list.tsv --keep smallest",
     "report": "report s.fps -o {}/out.html",
 }
 

@@ -85,8 +85,9 @@ INTERRUPTED = """
         store = fpstore.open(path, "r+")
         store.insert(np.random.default_rng(2).integers(0, 2**64, 80_000, dtype=np.uint64))
     if what == "spilled":
-        sorting.PAIR_BYTES = sorting.SORT_BYTES = (64 << 20) // 50_000  # the least budget holds so many rows
-        table_keys.LEAST_MEMORY = 680_000 * (sorting.SORT_BYTES // 2)  # of each run 66,111 rows, of a part more
+        # The least budget holds 50,000 rows; a run has 66,111, and a part more.
+        sorting.PAIR_BYTES = sorting.SORT_BYTES = (64 << 20) // 50_000
+        table_keys.LEAST_MEMORY = 680_000 * (sorting.SORT_BYTES // 2)
     sort, sent, ends = getattr(_kernel, name), threading.Lock(), []
 
     def interrupted(*arguments):

@@ -220,18 +220,24 @@ INTERRUPTED = """
         prober.add(table, 0, 0, np.zeros(1, np.uint64))
     store.snapshot().generation._probers[3] = prober
     queries = np.arange(2**63, 2**63 + 1024, dtype=np.uint64)
+    many = np.arange(2**63, 2**63 + 2_000_000, dtype=np.uint64)
     works = {
         "single": lambda: store.probe(2**63),
         "few": lambda: store.probe_many(queries[:2], threads=1),
         "small": lambda: store.probe_many(queries, threads=1),
         "threads": lambda: store.probe_many(queries, threads=2),
-        "scan": lambda: store.scan(np.arange(2**63, 2**63 + 2_000_000, dtype=np.uint64), 3, threads=1),
-        "scan in threads": lambda: store.scan(np.arange(2**63, 2**63 + 2_000_000, dtype=np.uint64), 3, threads=2),
+        "scan": lambda: store.scan(many, 3, threads=1),
+        "scan in threads": lambda: store.scan(many, 3, threads=2),
     }
     # This thread gives up the GIL only inside the kernel, and there the other sends the signal.
     sys.setswitchinterval(100)
     begin = threading.Event()
-    threading.Thread(target=lambda: begin.wait() and os.kill(os.getpid(), signal.SIGINT), daemon=True).start()
+
+    def interrupt():
+        begin.wait()
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
     try:
         begin.set()
         works[sys.argv[2]]()

@@ -419,7 +419,8 @@ with fpstore.open(sys.argv[1] + "/s", "r+", sync="none") as store:
         sys.exit("not interrupted")
     except KeyboardInterrupt:
         assert len(store) == 1008
-        ctypes.CDLL(None).fprecord_note(b"told")  # the recorder looks at the words of the header when something happens
+        # The recorder looks at the words of the header when something happens.
+        ctypes.CDLL(None).fprecord_note(b"told")
         os._exit(0)
 """
 
@@ -450,7 +451,8 @@ def refuse(*_):
 os.copy_file_range = refuse
 root = sys.argv[1]
 fingerprints = [number << 56 for number in range(200)]
-fpstore.build(root + "/s", fingerprints, [f"document {number}" for number in range(200)], design="flip-2", threads=1).close()
+names = [f"document {number}" for number in range(200)]
+fpstore.build(root + "/s", fingerprints, names, design="flip-2", threads=1).close()
 with fpstore.open(root + "/s", "r+") as store:
     store.insert([5], ["five"])
     # What is inserted meanwhile moves the end of the log that is copied.

@@ -27,7 +27,8 @@ FEW_THREADS = """
     start = threading.Thread.start
 
     def started(thread):
-        if "Pool" in thread.name and sum("Pool" in t.name for t in threading.enumerate()) >= threads:
+        running = sum("Pool" in other.name for other in threading.enumerate())
+        if "Pool" in thread.name and running >= threads:
             threading.stack_size(1 << 46)  # which the system does not have
         try:
             start(thread)
@@ -57,7 +58,8 @@ PROBING_AT_EXIT = """
     import numpy as np
     import fpstore
 
-    store = fpstore.build(sys.argv[1], np.random.default_rng(1).integers(0, 2**63, 200_000, dtype=np.uint64))
+    fingerprints = np.random.default_rng(1).integers(0, 2**63, 200_000, dtype=np.uint64)
+    store = fpstore.build(sys.argv[1], fingerprints)
     queries = np.random.default_rng(2).integers(0, 2**63, 20_000, dtype=np.uint64)
     probed = threading.Event()
 
@@ -93,7 +95,9 @@ def no_more_threads():
         threading.stack_size(0)
 
 
-def test_an_interrupt_of_work_without_a_thread_is_raised_at_once_and_an_error_when_it_is_asked_for():
+def test_work_without_a_thread_raises_interrupts_at_once():
+    """An error is raised when the result is asked for."""
+
     def interrupt():
         raise KeyboardInterrupt
 

@@ -1,4 +1,6 @@
-"""Damaged table files: a flipped bit, a file that has grown, and blocks that no writer makes, under checksums that are right.
+"""Damaged table files: a flipped bit, a file that has grown, and forged blocks.
+
+Forged blocks are such as no writer makes, under right checksums.
 
 What a forged block says is read here leniently, also past its end, and the key is set to the last
 entry found so: a kernel that takes the lengths on trust would return the entries.

@@ -190,7 +190,9 @@ import fpstore
 from fpstore.disk import mapped
 fpstore.open({str(path)!r}).close()
 used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
-mapped.mmap.mmap = lambda fd, size, **options: mmap_of(fd, size if size == 0 or fd >= 0 else 1 << 40, **options)
+def too_much(fd, size, **options):
+    return mmap_of(fd, size if size == 0 or fd >= 0 else 1 << 40, **options)
+mapped.mmap.mmap = too_much
 resource.setrlimit(resource.RLIMIT_AS, (used + (64 << 20), resource.RLIM_INFINITY))
 before = len(os.listdir("/proc/self/fd"))
 try:

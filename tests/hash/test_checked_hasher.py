@@ -273,8 +273,8 @@ class OneProbe(LetterSets):
         (
             BareSignatures(),
             (
-                r"signed\(\) must return Signed\(signatures, known\), two arrays of NumPy, and gives "
-                r"ndarray$"
+                r"signed\(\) must return Signed\(signatures, known\), two arrays of NumPy, "
+                r"and gives ndarray$"
             ),
         ),
         (

@@ -197,8 +197,8 @@ def test_is_empty_says_whether_there_are_units(text, parameters):
     if simhash.is_empty(text):
         with pytest.raises(
             InputError,
-            match=r"(is blank|has no features), and so has no fingerprint|no shingle of the text .* "
-            r"has a stop word",
+            match=r"(is blank|has no features), and so has no fingerprint|"
+            r"no shingle of the text .* has a stop word",
         ):
             simhash.fingerprint(text)
 
@@ -277,7 +277,10 @@ FABLE = (
     "tree. "
     "\u201cThat\u2019s for me, as I am a fox,\u201d said Master Reynard, and went to the tree."
 )
-CHINESE = "\u72d0\u72f8\u770b\u89c1\u4e4c\u9e26\u53fc\u7740\u4e00\u5757\u5976\u916a\uff0c\u98de\u8d70\u3002"
+CHINESE = (
+    "\u72d0\u72f8\u770b\u89c1\u4e4c\u9e26\u53fc\u7740\u4e00\u5757\u5976\u916a"
+    "\uff0c\u98de\u8d70\u3002"
+)
 PINNED = [
     (FABLE, {"shingle": "words", "size": 3, "weighting": "count"}, 0x58E718602D4C9529),
     (FABLE, {"size": 1, "shingle": "words", "weighting": "count"}, 0xB27F84F9E88B7E18),

@@ -57,8 +57,8 @@ def test_other_text_is_no_fingerprint():
             "9" * 5000,
             True,
             (
-                "it has 5000 decimal digits, but the width is 64: there are widths of 32, 64, 128 and "
-                "256 bits"
+                "it has 5000 decimal digits, but the width is 64: "
+                "there are widths of 32, 64, 128 and 256 bits"
             ),
         ),
         ("0xff", True, "decimal digits"),

@@ -54,7 +54,8 @@ COLUMNS = ("query", "fingerprint", "distance", "id")
 def test_result_rows_in_every_text_format():
     rows = [(1, 3, 1, "a"), (1, MAX, 63, "b,")]
     expected = {
-        "tsv": "0000000000000001\t0000000000000003\t1\ta\n0000000000000001\tffffffffffffffff\t63\tb,\n",
+        "tsv": "0000000000000001\t0000000000000003\t1\ta\n"
+        "0000000000000001\tffffffffffffffff\t63\tb,\n",
         "csv": '0000000000000001,0000000000000003,1,a\n0000000000000001,ffffffffffffffff,63,"b,"\n',
         "jsonl": '{"query": "0000000000000001", "fingerprint": "0000000000000003", "distance": 1, '
         '"id": "a"}'

@@ -29,7 +29,10 @@ FRENCH = (
 RUSSIAN = (
     "Привет, как дела? Это длинный текст на русском языке, в котором много разных слов и букв. "
 )
-JAPANESE = "これは日本語のテキストです。文字コードを判定するために、十分な長さが必要です。東京は日本の首都です。"
+JAPANESE = (
+    "これは日本語のテキストです。文字コードを判定するために、十分な長さが必要です。"
+    "東京は日本の首都です。"
+)
 MARKED = [
     ("utf-8-sig", "utf-8-sig"),
     ("utf-16", "utf-16"),
@@ -103,10 +106,8 @@ def test_what_is_not_in_its_encoding_is_left_out(tmp_path, monkeypatch):
     Path("notes/b.txt").write_bytes(codecs.BOM_UTF16_LE + b"a")
     Path("notes/c.txt").write_text("some words")
     done = run("build", "n.fps", "notes", "--text")
-    assert (
-        done.stderr
-        == "fpstore: 2 files left out, not in UTF-8 (name another encoding): notes/a.txt, notes/b.txt\n"
-    )
+    reason = "not in UTF-8 (name another encoding)"
+    assert done.stderr == f"fpstore: 2 files left out, {reason}: notes/a.txt, notes/b.txt\n"
     reader = DocumentReader("notes", SimHash())
     assert ([chunk.ids for chunk in reader], reader.skipped) == ([["notes/c.txt"]], 2)
     assert "a.txt: its bytes are not utf-8" in failure("hash", "--text", "notes/a.txt")
@@ -273,7 +274,8 @@ LONG = (
     limit(400 << 20)
     for name in sys.argv[1:]:
         try:
-            print(sum(len(chunk.ids) for chunk in TextReader(name, SimHash(), text="text", threads=2)))
+            reader = TextReader(name, SimHash(), text="text", threads=2)
+            print(sum(len(chunk.ids) for chunk in reader))
         except InputError as error:
             print(error)
 """

@@ -360,8 +360,8 @@ def test_names_with_equals_signs(tmp_path, monkeypatch):
         (
             "a=0",
             (
-                "the weight in 'a=0' must be a whole number from 1 to 65535; a column with this name "
-                "is 'a=0=1'"
+                "the weight in 'a=0' must be a whole number from 1 to 65535; "
+                "a column with this name is 'a=0=1'"
             ),
         ),
         ("a=65536", "the weight in 'a=65536' must be a whole number"),

@@ -31,10 +31,14 @@ SENTENCES = "".join(
     f"The {number} foxes jump over the lazy dogs of the village near the river. "
     for number in range(30)
 )
-MENUS = [
-    f"<nav><ul>{''.join(f'<li><a href=/{n}{i}>{n} item {i}</a></li>' for i in range(30))}</ul></nav>"
-    for n in ("red", "blue")
-]
+
+
+def menu_of(name):
+    items = "".join(f"<li><a href=/{name}{i}>{name} item {i}</a></li>" for i in range(30))
+    return f"<nav><ul>{items}</ul></nav>"
+
+
+MENUS = [menu_of("red"), menu_of("blue")]
 
 
 def page(menu, title="Foxes and dogs", text=SENTENCES, more=""):
@@ -83,10 +87,11 @@ def list_page(number):
         f'<li><a href="/{i}">item w{number * 7919 + i} of the shop v{number * 31 + i}</a></li>'
         for i in range(30)
     )
-    content = (
-        f"<div id=content><h1>List</h1><ul>{items}</ul></div><div><p>imprint and contact</p></div>"
+    return (
+        f"<html><head><title>List</title></head><body><div><p>{menu}</p></div>"
+        f"<div id=content><h1>List</h1><ul>{items}</ul></div>"
+        "<div><p>imprint and contact</p></div></body></html>"
     )
-    return f"<html><head><title>List</title></head><body><div><p>{menu}</p></div>{content}</body></html>"
 
 
 @pytest.mark.parametrize("extractor", EXTRACTORS)

@@ -101,10 +101,10 @@ def outcome(path, right, ask=answers):
 
 
 def outcomes(path, name, right, damages, ask=answers):
-    """Apply each damage, a function of the file descriptor that returns its repair, and return what came of it.
+    """Apply each damage to a file, ask the store, and return an outcome for each.
 
-    That is done in a child process; when one dies, it is replaced, and the signal is what came of
-    that damage.
+    A damage is a function of the file descriptor that returns its repair. It is applied in a child
+    process; a child that dies is replaced, and its signal is the outcome.
     """
     results = []
     while len(results) < len(damages):

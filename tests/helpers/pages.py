@@ -57,10 +57,12 @@ addEventListener("load", () => {
   const seen = {};
   for (const frame of document.querySelectorAll("iframe")) {
     const page = frame.contentDocument, root = page.documentElement;
+    const right = (e) => e.getBoundingClientRect().right;
     const outside = [...page.querySelectorAll("main *")].filter(
-      (e) => !e.closest(".scroll table") && e.getBoundingClientRect().right > root.clientWidth + 0.5);
+      (e) => !e.closest(".scroll table") && right(e) > root.clientWidth + 0.5);
     seen[frame.dataset.name] = {
-      style: getComputedStyle(page.querySelector("dl")).display, width: root.clientWidth, scrolls: root.scrollWidth,
+      style: getComputedStyle(page.querySelector("dl")).display,
+      width: root.clientWidth, scrolls: root.scrollWidth,
       outside: outside.map((e) => e.outerHTML.slice(0, 200)), scripts: page.scripts.length,
       boxes: [...page.querySelectorAll("svg")].map((e) => [e.getBBox().width, e.getBBox().height]),
     };
@@ -68,8 +70,10 @@ addEventListener("load", () => {
   document.body.innerHTML = "<pre></pre>";
   document.querySelector("pre").textContent = "SEEN" + JSON.stringify(seen) + "SEEN";
 });
-for (const page of pages) for (const width of widths)
-  document.write(`<iframe data-name="${page} ${width}" src="${page}" style="border:0;width:${width}px;height:900px"></iframe>`);
+for (const page of pages) for (const width of widths) {
+  const style = `border:0;width:${width}px;height:900px`;
+  document.write(`<iframe data-name="${page} ${width}" src="${page}" style="${style}"></iframe>`);
+}
 </script></body>"""
 
 

@@ -411,8 +411,8 @@ def test_a_list_of_what_is_removed(folder: Path) -> None:
             "boilerplate", "in", "out", *TEXT_FIELD, "--unit", "line", "--removed", name, code=code
         )
     assert not Path("out").exists()
-    message = "the output has the format of the input: name a .jsonl file or a new folder, whose name ends"
-    assert message in failure(
+    message = "the output has the format of the input: name a .jsonl file or a new folder, whose "
+    assert message + "name ends" in failure(
         "boilerplate", "in", "x.parquet", "--text-field", "text", "--unit", "line"
     )
 

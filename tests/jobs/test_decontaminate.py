@@ -262,7 +262,8 @@ def test_rows_of_several_columns_and_files_are_one_text(tmp_path, monkeypatch):
 
 
 def test_pages_are_compared_by_their_main_texts():
-    page = "<html><head><title>T</title></head><body><nav>{}</nav><article><p>{}</p></article></body></html>"
+    body = "<body><nav>{}</nav><article><p>{}</p></article></body>"
+    page = f"<html><head><title>T</title></head>{body}</html>"
     story = "a story of words about a fox and a dog. " * 5
     corpus = pa.table(
         {

@@ -25,8 +25,9 @@ VERB = (
     import os
     os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"  # others take address space in advance
     import pyarrow, pyarrow.parquet
-    import fpstore.calibration.calibration, fpstore.change.absorb, fpstore.design.planner, fpstore.io.parquet, fpstore.jobs.pairs
-    import fpstore.care.repair, fpstore.jobs.dedup, fpstore.jobs.joining, fpstore.io.lines, fpstore.io.delimited
+    import fpstore.calibration.calibration, fpstore.care.repair, fpstore.change.absorb
+    import fpstore.design.planner, fpstore.io.delimited, fpstore.io.lines, fpstore.io.parquet
+    import fpstore.jobs.dedup, fpstore.jobs.joining, fpstore.jobs.pairs
     from fpstore.cli import main
 
     main.verbs()  # imports their modules
@@ -96,10 +97,10 @@ VERBS = {
     "join file": "join {s}.fps {a}.tsv -o {out}.jsonl",
     "probe": "probe {s}.fps --input {a}.tsv -o {out}.tsv",
     "probe json": "probe {s}.fps --input {a}.parquet -o {out}.jsonl",
-    "dedup": "dedup {a}.parquet {out}.parquet --fingerprint-field fingerprint --id-field id --clusters "
-    "{out}.tsv",
-    "dedup jsonl": "dedup {a}.jsonl {out}.jsonl --fingerprint-field fingerprint --id-field id --clusters "
-    "{out}.tsv",
+    "dedup": "dedup {a}.parquet {out}.parquet --fingerprint-field fingerprint --id-field id "
+    "--clusters {out}.tsv",
+    "dedup jsonl": "dedup {a}.jsonl {out}.jsonl --fingerprint-field fingerprint --id-field id "
+    "--clusters {out}.tsv",
     "split": "split {s}.fps {out} --bits 1",
     "backup": "backup {s}.fps {out}.fps",
 }
@@ -124,8 +125,8 @@ BUILD_TEXTS = """
     import json, resource, sys
     from fpstore.cli import main
 
-    fields = ["--text-field", "text", "--id-field", "n"]
-    main(["build", sys.argv[2], sys.argv[1], *fields, "--memory", "64MiB", "--threads", "2", "-q"], standalone_mode=False)
+    options = ["--text-field", "text", "--id-field", "n", "--memory", "64MiB", "--threads", "2"]
+    main(["build", sys.argv[2], sys.argv[1], *options, "-q"], standalone_mode=False)
     import fpstore
     with fpstore.open(sys.argv[2]) as store:
         print(json.dumps([len(store.ids), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss]))

@@ -175,7 +175,7 @@ def test_what_is_refused(tmp_path):
             "full/a.csv",
             "clean",
             InputError,
-            "the output has the format of the input: name a .csv file or a new folder, whose name ends",
+            "the output has the format of the input: name a .csv file or a new folder, whose name",
             False,
         ),
         ("full/a.csv", "full", InputError, r"full/a\.csv is an input in it", True),

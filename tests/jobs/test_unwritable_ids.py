@@ -34,7 +34,8 @@ COMMANDS = {
     "removed by a plan": "dedup {} out{} --id-field id --removed list.tsv --processes 2",
     "reference": "dedup other.jsonl out.jsonl --id-field id --removed list.txt --against {}",
     "hits": "decontaminate {} other.jsonl -o out{} --id-field id --hits list.tsv",
-    "hits in the benchmark": "decontaminate other.jsonl {} -o out.jsonl --benchmark-id-field id --hits list.tsv",
+    "hits in the benchmark": "decontaminate other.jsonl {} -o out.jsonl --benchmark-id-field id "
+    "--hits list.tsv",
 }
 
 

@@ -150,7 +150,8 @@ def test_rows_of_several_texts_and_pages_are_verified():
     ]
     assert [tuple(group) for group in found.clusters] == alike
     assert 0 < len(alike) < 40
-    page = "<html><head><title>T</title></head><body><nav>{}</nav><article><p>{}</p></article></body></html>"
+    body = "<body><nav>{}</nav><article><p>{}</p></article></body>"
+    page = f"<html><head><title>T</title></head>{body}</html>"
     pages = [
         page.format(menu, " ".join(["a story of words about a fox and a dog."] * 5))
         for menu in ("one two", "three")

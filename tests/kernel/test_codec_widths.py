@@ -61,10 +61,7 @@ def rows_of(numbers, width):
 
 @cache
 def tables(width, kind, size, block_bytes):
-    """Return rows, and three times an image, its table and the readable one.
-
-    They are of the identity, of another permutation, and of Elias-Fano codes.
-    """
+    """Return rows, and for the identity, another permutation, and Elias-Fano, an image, its table and the readable one."""
     rows = make_rows(kind, size, size, width)
     found = []
     for number, permutation in enumerate((identity(width), permutation_of(width), identity(width))):
@@ -184,7 +181,7 @@ def test_a_changed_bit_of_a_section_is_found(width, kind):
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize(("width", "kind"), SHAPES)
 def test_a_wrong_word_of_an_index_is_found_or_does_no_harm(width, kind):
-    """Also a bit of a word behind the leading one, which other blocks' checksums do not cover."""
+    """Also one of the words behind the leading ones, which the checksums of other blocks do not cover."""
     rows, found = tables(width, kind, 33, 128)
     image, table, _ = found[2 * (kind in ("dense", "constant", "last"))]  # of either codec
     truth = list(zip(*(column.tolist() for column in table.locate(rows)), strict=True))
@@ -376,7 +373,7 @@ def test_scan_and_nearest(width, kind):
     ],
 )
 def test_probe(width, kind, prefix_bits):
-    """Each is found once: those within the radius that share a prefix in one of two tables."""
+    """Once each: what lies within the radius and shares enough leading bits with the query in one of two tables."""
     kind = kinds_of(width)[kind]
     for size, block_bytes in ((3, 128), (65, 512), (400, 128)):
         rows, found = tables(width, kind, size, block_bytes)

@@ -85,8 +85,10 @@ delta.apply(one, based, ids, one, 4)
 
 def state():
     at = 2**32 - 1
-    parts = [*delta.export(at), *delta.probe(queries, 3, at), *delta.find(ids[:40], at), *delta.scan(queries[:9], 9, at)]
-    parts += [delta.pair_states(mine, ids, at), delta.pair_states(mine[:600].repeat(5), np.tile(ids[:5], 600), at)]
+    parts = [*delta.export(at), *delta.probe(queries, 3, at), *delta.find(ids[:40], at)]
+    parts += delta.scan(queries[:9], 9, at)
+    for fps, of_fps in ((mine, ids), (mine[:600].repeat(5), np.tile(ids[:5], 600))):
+        parts.append(delta.pair_states(fps, of_fps, at))
     return [part.tolist() for part in parts] + [delta.removals, delta.operations]
 
 before = state()

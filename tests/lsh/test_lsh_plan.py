@@ -108,8 +108,8 @@ def test_the_table_has_what_it_tells():
             (10**9, HASHER, 0.5),
             {},
             (
-                "no number of bands up to 256 finds 0.95 of the pairs at a Jaccard similarity of 0.5 "
-                "among 1,000,000,000"
+                "no number of bands up to 256 finds 0.95 of the pairs at a Jaccard similarity of "
+                "0.5 among 1,000,000,000"
             ),
         ),
     ],

@@ -1,5 +1,6 @@
-"""Plans on Spark: executors, which are processes of their own on this machine, are ended and refused; the bytes are the same.
+"""Plans on Spark write the same bytes, also when executors are ended or refused.
 
+Executors are processes of their own on this machine.
 `tools/spark` runs this file with several versions of PySpark, in a namespace without a network.
 """
 

@@ -40,9 +40,11 @@ done_at(root)
 CHECK = """
 for name, data in written(root).items():
     assert ".unfinished-" in name or data == expected[name], name
-complete = (root / "out/_fpstore.json").exists() and json.loads((root / "out/_fpstore.json").read_text())["complete"]
+manifest = root / "out/_fpstore.json"
+complete = manifest.exists() and json.loads(manifest.read_text())["complete"]
 if outcome.kind == "ok" or complete:
-    assert {name: data for name, data in written(root).items() if ".unfinished-" not in name} == expected
+    finished = {name: data for name, data in written(root).items() if ".unfinished-" not in name}
+    assert finished == expected
 if outcome.kind == "error":
     assert outcome.type == "StorageError", outcome.message
     assert outcome.message.startswith(str(root)), outcome.message
@@ -50,7 +52,8 @@ if outcome.kind == "error":
 state = "complete" if complete else "planned" if (root / "plan/plan.json").exists() else "begun"
 done_at(root)
 assert written(root) == expected
-assert everything(root) == ["corpus/part-0.csv", "out/_fpstore.json", "out/part-0.csv", "removed.csv"], everything(root)
+files = everything(root)
+assert files == ["corpus/part-0.csv", "out/_fpstore.json", "out/part-0.csv", "removed.csv"], files
 """
 
 

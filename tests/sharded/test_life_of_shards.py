@@ -137,7 +137,8 @@ FEW = """
     resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     with fpstore.open(sys.argv[1]) as store:
         try:
-            print("all" if store._shards._most_open == 4 else "some", len(store.probe_many(range(9))), len(list(store)))
+            opened = "all" if store._shards._most_open == 4 else "some"
+            print(opened, len(store.probe_many(range(9))), len(list(store)))
         except fpstore.StorageError as error:
             assert "ulimit -n" in str(error), error
             print("refused")

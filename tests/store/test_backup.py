@@ -171,7 +171,8 @@ WRITER = """
             if step % 4 == 3:
                 store.delete(ids=[f"n{step - 2}-{i}" for i in range(3)])
             else:
-                store.insert(np.arange(step * 5, step * 5 + 5, dtype=np.uint64), [f"n{step}-{i}" for i in range(5)])
+                fingerprints = np.arange(step * 5, step * 5 + 5, dtype=np.uint64)
+                store.insert(fingerprints, [f"n{step}-{i}" for i in range(5)])
             print(step + 1, file=ended, flush=True)
             if step % 6 == 5:
                 store.merge()

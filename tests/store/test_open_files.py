@@ -26,6 +26,7 @@ SWEEP = """
     name, stores, folder = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
     path, other, damaged = folder / "s", stores / "other", stores / "damaged"
     fingerprints = np.random.default_rng(1).integers(0, 2**64, 500, np.uint64)
+    queries = fingerprints[:50]
 
     def use(work, mode="r"):
         with fpstore.open(path, mode) as store:
@@ -36,8 +37,11 @@ SWEEP = """
         report = fpstore.repair(damaged, folder / "repaired", lost=folder / "lost")
         assert report.complete and not report.sound
 
+    def repair_sound():
+        assert not fpstore.repair(path, folder / "repaired").faults
+
     operation = {
-        "probe": lambda: use(lambda store: store.probe_many(fingerprints[:50], threads=2).read_ids()),
+        "probe": lambda: use(lambda store: store.probe_many(queries, threads=2).read_ids()),
         "insert": lambda: use(lambda store: store.insert([1], ["one"]), "r+"),
         "merge": lambda: use(lambda store: store.merge(threads=2), "r+"),
         "redesign": lambda: use(lambda store: store.redesign("flip-2", memory="64MiB"), "r+"),
@@ -47,11 +51,12 @@ SWEEP = """
         "split": lambda: use(lambda store: store.split(folder / "parts", 1, overwrite=True)),
         "verify": lambda: use(lambda store: print(end=str(store.verify().faults or ""))),
         "repair": repair,
-        "repair_sound": lambda: print(end=str(fpstore.repair(path, folder / "repaired").faults or "")),
+        "repair_sound": repair_sound,
     }[name]
 
     def attempt(more):
-        free = [os.dup(2) for _ in range(more + 1)]  # the limit is of numbers, and those of open files have gaps
+        # The limit is of numbers, and the numbers of open files have gaps.
+        free = [os.dup(2) for _ in range(more + 1)]
         for number in free:
             os.close(number)
         resource.setrlimit(resource.RLIMIT_NOFILE, (free[-1], HARD))

@@ -198,8 +198,8 @@ def test_columns_are_renamed(tmp_path):
         (
             {"url": "id"},
             (
-                r"there is no column 'url' to rename \(columns here: query_row, query, fingerprint, "
-                r"distance, id\)"
+                r"there is no column 'url' to rename "
+                r"\(columns here: query_row, query, fingerprint, distance, id\)"
             ),
         ),
         ({"query_id": "q"}, "there is no column 'query_id'"),

@@ -11,10 +11,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from commandline import FINGERPRINTS, IDS, NEAR, TEXT, failure, fine, run
+from inputs import json_lines
 from speeds import crossed
 
 import fpstore
 from fpstore.cli import questions
+
+COLUMNS = ["query", "fingerprint", "distance", "id", "row"]
 
 
 def test_probe_writes_one_line_per_id(folder: Path) -> None:
@@ -183,13 +186,7 @@ def test_nearest_writes_json_and_files(folder: Path) -> None:
     fine(
         "nearest", "crawl.fps", "--input", "queries.npy", "-k", 1, "-o", "m.parquet", "--threads", 2
     )
-    assert pq.read_table("m.parquet").column_names == [
-        "query",
-        "fingerprint",
-        "distance",
-        "id",
-        "row",
-    ]
+    assert pq.read_table("m.parquet").column_names == COLUMNS
     out = fine("nearest", "notes.fps", "draft.txt", "-k", 1)
     assert out.split("\t")[3].startswith("notes/")
 
@@ -308,13 +305,7 @@ def test_inputs_without_ids_have_rows_only(folder: Path) -> None:
     Path("none.tsv").write_text("")
     assert fine("probe", "crawl.fps", "--input", "none.tsv", "--with-queries", code=1) == ""
     fine("probe", "crawl.fps", "--input", "none.tsv", "-o", "m.parquet", code=1)
-    assert pq.read_table("m.parquet").column_names == [
-        "query",
-        "fingerprint",
-        "distance",
-        "id",
-        "row",
-    ]
+    assert pq.read_table("m.parquet").column_names == COLUMNS
 
 
 def test_integers_stay_integers(folder: Path) -> None:
@@ -370,7 +361,7 @@ def test_ids_of_queries_come_from_a_named_column(
     if suffix == "parquet":
         pq.write_table(pa.Table.from_pylist(rows), "q.parquet")
     elif suffix == "jsonl":
-        Path("q.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        Path("q.jsonl").write_text(json_lines(rows))
     else:
         gap = {"csv": ",", "tsv": "\t"}[suffix]
         Path(f"q.{suffix}").write_text(

@@ -27,6 +27,7 @@ from commandline import (
     run,
 )
 from conversation import TIMEOUT_SECONDS, Conversation
+from inputs import json_lines
 from speeds import crossed
 
 import fpstore
@@ -177,7 +178,7 @@ def test_rows_left_out_behind_the_last_chunk_are_no_error(
         {"url": "y", "text": " "},
         {"url": "z", "text": None},
     ]
-    Path("p.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    Path("p.jsonl").write_text(json_lines(rows))
     out = run("insert", "pages.fps", "p.jsonl", *TEXT_AND_URL, "-q", *options)
     assert (out.exit_code, out.stderr) == (0, "")
     found = [

@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from commandline import COMMAND, TEXT, TEXT_AND_ID, TEXT_FIELD, failure, fine, run
+from inputs import json_lines
 
 import fpstore
 from fpstore import MinHash, lsh
@@ -31,7 +32,7 @@ def test_a_life_of_an_index(folder: Path) -> None:
     rows = [{"text": TEXT + f" and {n} more words" * 3, "id": f"d{n}"} for n in range(5)] + [
         {"text": "", "id": "nothing"}
     ]
-    Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    Path("rows.jsonl").write_text(json_lines(rows))
     built = process(
         "lsh",
         "build",

@@ -18,6 +18,7 @@ from repairing import (
     damaged,
     files_of,
     flip,
+    lost_rows,
     make,
     repaired,
 )
@@ -205,11 +206,7 @@ def test_fingerprints_that_no_table_has(tmp_path, kind, blocks):
     assert (
         f"{len(gone)} of {COUNT} fingerprints of the tables, which are not known" in report.losses
     )
-    rows = (
-        [line.split("\t") for line in Path(report.lost_file).read_text().splitlines()]
-        if report.lost_file
-        else []
-    )
+    rows = lost_rows(report)
     if kind != "integer":
         assert {i for what, _, i in rows if what == "id"} == {str(i) for f, i in right if f in gone}
 
@@ -251,7 +248,7 @@ def test_a_block_that_is_partly_known(tmp_path):
     report, held = repaired(path, right)
     assert {f for f, _ in right - held} == block
     assert "1 of 700 fingerprints of the tables, which are not known" in report.losses
-    rows = [line.split("\t") for line in Path(report.lost_file).read_text().splitlines()]
+    rows = lost_rows(report)
     assert {int(f, 16) for what, f, _ in rows if what == "fingerprint"} == block - {spoiled}
     assert {i for what, _, i in rows if what == "id"} == {i for f, i in right if f in block}
 
@@ -273,7 +270,7 @@ def test_ids_of_a_damaged_record_are_lost_and_no_others(tmp_path):
     assert (
         f"{len(block)} fingerprints with no id left, and so not in the new store" in report.losses
     )
-    rows = [line.split("\t") for line in Path(report.lost_file).read_text().splitlines()]
+    rows = lost_rows(report)
     assert {int(f, 16) for what, f, _ in rows if what == "fingerprint"} == block
     assert {i for what, _, i in rows if what == "id"} == {i for f, i in right if f in block}
 
@@ -291,7 +288,7 @@ def test_what_was_deleted_before_its_id_record_was_damaged_is_not_lost(tmp_path)
     flip(file, file.read_bytes().find(record) + 20)
     report, held = repaired(path, right)
     assert right - held == {(f, i) for f, i in right if f in block[2:]}
-    rows = [line.split("\t") for line in Path(report.lost_file).read_text().splitlines()]
+    rows = lost_rows(report)
     assert {int(f, 16) for what, f, _ in rows if what != "id"} == set(block[2:])
 
 
@@ -314,7 +311,7 @@ def test_a_damaged_record_of_strings(tmp_path):
     report, held = repaired(path, right)
     lost = {name: fingerprint for fingerprint, name in right - held}
     assert set(lost) == {f"document {i}" for i in numbers}
-    rows = {tuple(line.split("\t")) for line in Path(report.lost_file).read_text().splitlines()}
+    rows = set(lost_rows(report))
     of = {i: f"{lost[f'document {i}']:016x}" for i in numbers}
     assert rows == {("name", of[i], f"{i}") for i in numbers}
     assert f"{per_record} ids with a lost string" in report.losses
@@ -339,7 +336,7 @@ def test_strings_without_what_their_records_share(tmp_path, damaged_copies):
     assert report.complete is (damaged_copies == 1)
     assert held == (right if damaged_copies == 1 else set())
     if damaged_copies == 2:
-        rows = [line.split("\t") for line in Path(report.lost_file).read_text().splitlines()]
+        rows = lost_rows(report)
         assert sorted(int(i) for what, _, i in rows if what == "name") == list(range(COUNT))
 
 
@@ -439,7 +436,7 @@ def test_without_ids(tmp_path, in_pieces, kind):
     right = content(path)
     (path / GENERATION / IDS_FILE).unlink()
     report, held = repaired(path, right, memory=MEMORY)
-    rows = [tuple(line.split("\t")) for line in Path(report.lost_file).read_text().splitlines()]
+    rows = lost_rows(report)
     assert len(rows) == len(set(rows))
     listed = {i for what, _, i in rows if what == "id"}
     assert listed >= {str(i) for _, i in right} - {str(i) for _, i in held}

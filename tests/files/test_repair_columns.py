@@ -4,11 +4,10 @@ What an intact page proves is kept, and nothing else is there.
 """
 
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
-from repairing import GENERATION, flip, repaired
+from repairing import GENERATION, flip, lost_rows, repaired
 from small_stores import content
 from speeds import SOME_WIDTHS, slow
 
@@ -80,8 +79,7 @@ def fill(file, start, end):
 
 def named_in(report):
     """Return the fingerprints of the list of losses."""
-    lines = Path(report.lost_file).read_text().splitlines() if report.lost_file else []
-    return {int(line.split("\t")[1], 16) for line in lines if line.split("\t")[1]}
+    return {int(fingerprint, 16) for _, fingerprint, _ in lost_rows(report) if fingerprint}
 
 
 def sections(file):

@@ -3,7 +3,7 @@
 import shutil
 
 import pytest
-from repairing import GENERATION, damage_block, repaired
+from repairing import GENERATION, damage_block, ids_of, repaired
 from small_stores import content
 from speeds import slow
 from wide import alike_numbers
@@ -16,16 +16,6 @@ from fpstore.format.mapping import IDS_FILE
 
 COUNT = 600
 KINDS = {32: "integer", 64: "row", 128: "string", 256: "integer"}
-
-
-def ids_of(kind, start, count):
-    if kind == "row":
-        return None
-    return (
-        [f"d{i}" for i in range(start, start + count)]
-        if kind == "string"
-        else list(range(start, start + count))
-    )
 
 
 @pytest.fixture(scope="module", params=[*map(slow, (32, 64, 128)), 256])

@@ -3,13 +3,13 @@
 A note counts them, and a file that is named is read.
 """
 
-import json
 import logging
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from commandline import run
+from inputs import json_lines
 from PIL import Image
 
 import fpstore
@@ -41,7 +41,7 @@ def corpus(tmp_path, monkeypatch):
     }.items():
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("".join(json.dumps(row) + "\n" for row in some))
+        path.write_text(json_lines(some))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

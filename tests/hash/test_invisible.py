@@ -3,7 +3,6 @@
 Texts of other characters than letters count.
 """
 
-import json
 import unicodedata
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import regex
+from inputs import json_lines
 from simhash_oracle import is_diacritic, is_ignored
 
 import fpstore
@@ -184,7 +184,7 @@ def test_copies_of_texts_without_letters_go(tmp_path, monkeypatch):
         found = fpstore.dedup(pa.table({"text": texts * 3}), text="text", search=search)
         assert found.kept["text"].to_pylist() == [*texts[:-3], *["", "  ", None] * 3]
     rows = [{"id": place, "text": text} for place, text in enumerate(SYMBOLS)]
-    Path("b.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    Path("b.jsonl").write_text(json_lines(rows))
     found = fpstore.decontaminate(pa.table({"text": texts}), "b.jsonl", text="text")
     assert found.kept["text"].to_pylist() == texts[len(SYMBOLS) :]
 

@@ -5,13 +5,12 @@ Written and read back in every format, and refused where they have another width
 
 import io
 import itertools
-import json
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from inputs import put
+from inputs import json_lines, put
 from speeds import SOME_WIDTHS
 from wide import advice, as_uint8, numbers
 
@@ -267,7 +266,7 @@ def test_json_holds_digits_and_numbers_of_every_width(tmp_path, bits):
         rows = [
             {"fingerprint": kinds[place % len(kinds)](value)} for place, value in enumerate(values)
         ]
-        path = put(tmp_path, "a.jsonl", "".join(json.dumps(row) + "\n" for row in rows).encode())
+        path = put(tmp_path, "a.jsonl", json_lines(rows).encode())
         assert read(path, bits) == (values, None)
     for value, reason in (
         (-1, "-1 is not a fingerprint: it is negative"),

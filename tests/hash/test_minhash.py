@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import xxhash
 from commandline import fine
+from inputs import json_lines
 from isas import isa  # noqa: F401
 from speeds import ALL_WIDTHS
 
@@ -276,7 +277,7 @@ def test_the_command_line_makes_it_and_a_store_goes_on_with_it(tmp_path, monkeyp
         "in my purse"
     )
     near = TEXT.replace("best", "worst")
-    Path("a.jsonl").write_text("".join(json.dumps({"t": text}) + "\n" for text in (TEXT, other)))
+    Path("a.jsonl").write_text(json_lines({"t": text} for text in (TEXT, other)))
     Path("b.jsonl").write_text(json.dumps({"t": near}) + "\n")
     Path("near.txt").write_text(near)
     Path("a.txt").write_text(TEXT)

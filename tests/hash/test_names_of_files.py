@@ -9,6 +9,7 @@ import lzma
 import pytest
 import zstandard
 from commandline import run
+from inputs import json_lines
 from planned import plan_dedup
 
 import fpstore
@@ -22,7 +23,7 @@ TEXTS = [
     "nobody has written these words before anywhere",
 ]
 ROWS = [{"id": n, "text": text} for n, text in enumerate([TEXTS[0], TEXTS[1], TEXTS[0]])]
-LINES = "".join(json.dumps(row) + "\n" for row in ROWS).encode()
+LINES = json_lines(ROWS).encode()
 PACKED = {
     "": bytes,
     ".gz": gzip.compress,

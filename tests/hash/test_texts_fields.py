@@ -13,6 +13,7 @@ import pytest
 from commandline import failure, fine, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from inputs import json_lines
 from simhash_oracle import sign_bits, weights_of
 from speeds import slow
 from text_tables import URLS, pairs, texts_of, write
@@ -260,7 +261,7 @@ def pages(request, tmp_path, monkeypatch):
 
 
 def write_jsonl(name, rows):
-    Path(name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    Path(name).write_text(json_lines(rows))
     return name
 
 

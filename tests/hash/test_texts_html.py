@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from commandline import failure, fine, run
+from inputs import json_lines
 from planned import plan_build, plan_dedup, plan_lsh, plan_probe
 
 import fpstore
@@ -146,7 +147,7 @@ def test_pages_that_are_compared_by_all_words_are_counted(tmp_path, monkeypatch,
     rows = [{"url": number, "page": list_page(number)} for number in range(3)] + [
         {"url": 9, "page": page(MENUS[0])}
     ]
-    Path("p.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    Path("p.jsonl").write_text(json_lines(rows))
     Path("site").mkdir()
     for row in rows:
         Path(f"site/{row['url']}.html").write_text(row["page"])
@@ -180,9 +181,7 @@ def test_plans_count_pages_that_are_compared_by_all_words(tmp_path, monkeypatch,
     monkeypatch.chdir(tmp_path)
     for part in range(2):
         pages = [*map(list_page, range(3 * part, 3 * part + 3)), page(MENUS[part])]
-        Path(f"p{part}.jsonl").write_text(
-            "".join(json.dumps({"page": text}) + "\n" for text in pages)
-        )
+        Path(f"p{part}.jsonl").write_text(json_lines({"page": text} for text in pages))
     inputs, texts = ["p0.jsonl", "p1.jsonl"], {"text": "page", "html": True}
     if job == "dedup":
         plan = plan_dedup("plan", inputs, "out", **texts)
@@ -212,7 +211,7 @@ def site(tmp_path, monkeypatch):
         {"url": "e", "page": EMPTY},
         {"url": "b", "page": page(MENUS[1])},
     ]
-    Path("p.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    Path("p.jsonl").write_text(json_lines(rows))
     return tmp_path
 
 
@@ -333,7 +332,7 @@ def test_columns_that_look_like_pages_are_told(tmp_path, monkeypatch):
         ([page(MENUS[0]), "\ufeff\n<HTML lang=en>" + SENTENCES, "plain"], True),
         (["plain", "a <html> tag", page(MENUS[0])], False),
     ):
-        Path("rows.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+        Path("rows.jsonl").write_text(json_lines({"text": text} for text in texts))
         for verb in (("dedup", "rows.jsonl", "out.jsonl"), ("build", "s.fps", "rows.jsonl")):
             message = run(*verb, "--text-field", "text", "--force").stderr
             assert (

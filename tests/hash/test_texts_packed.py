@@ -13,6 +13,7 @@ import pytest
 import zstandard
 from building import run_python
 from commandline import fine, run
+from inputs import json_lines
 from limited import LIMITED
 from speeds import slow
 
@@ -43,7 +44,7 @@ def pack(path, data, extension):
 
 def content(name):
     if name == "jsonl":
-        return "".join(json.dumps(row) + "\n" for row in ROWS)
+        return json_lines(ROWS)
     gap = "," if name == "csv" else "\t"
     return f"text{gap}url\n" + "".join(f"{row['text']}{gap}{row['url']}\n" for row in ROWS)
 

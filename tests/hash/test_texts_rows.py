@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from commandline import TEXT_AND_URL, TEXT_FIELD, failure, fine, run
+from inputs import json_lines
 from speeds import crossed, slow
 from text_tables import HASHES, KEPT, TEXTS, URLS, ids_in, pairs, texts_of, write
 
@@ -143,7 +144,7 @@ def test_nulls_are_left_out_and_counted(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     texts = ["some words", None, "", None, "more words"]
     pq.write_table(pa.table({"text": texts}), "n.parquet")
-    Path("n.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    Path("n.jsonl").write_text(json_lines({"text": text} for text in texts))
     for name in ("n.parquet", "n.jsonl"):
         done = run("build", "n.fps", name, "--text-field", "text", "--force")
         assert done.stderr == "fpstore: 3 rows left out, blank: row 1, row 2, row 3\n"

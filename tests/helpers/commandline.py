@@ -1,6 +1,5 @@
 """The command line in this process or another, and a folder of inputs and stores for it."""
 
-import json
 import re
 import subprocess
 import sys
@@ -14,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
+from inputs import json_lines
 from PIL import Image
 
 from fpstore.cli import main
@@ -71,127 +71,117 @@ def verbs() -> list[tuple[str, click.Command]]:
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Make a folder with what the examples of the help texts work on."""
     folder = tmp_path_factory.mktemp("prepared")
+    with chdir(folder):
+        write_fingerprints()
+        write_texts()
+        write_pictures()
+        write_tables()
+        build_stores()
+    return folder
+
+
+def write_fingerprints() -> None:
     rows = list(zip(FINGERPRINTS.tolist(), IDS, strict=True))
-    (folder / "crawl.tsv").write_text("".join(f"{f:016x}\t{i}\n" for f, i in rows))
-    (folder / "crawl.csv").write_text("".join(f"{f},{i}\n" for f, i in rows))
-    (folder / "crawl.jsonl").write_text(
-        "".join(json.dumps({"hash": f"{f:016x}", "url": i}) + "\n" for f, i in rows)
-    )
     fresh = [(f ^ 7 << 40, f"{i}-new") for f, i in rows]
-    (folder / "new.tsv").write_text("".join(f"{f:016x}\t{i}\n" for f, i in fresh))
-    (folder / "new.csv").write_text("".join(f"{f},{i}\n" for f, i in fresh))
-    (folder / "signed.csv").write_text("".join(f"{f - (f >> 63 << 64)},{i}\n" for f, i in rows))
-    (folder / "new.jsonl").write_text(
-        "".join(json.dumps({"hash": f"{f:016x}", "url": i}) + "\n" for f, i in fresh)
-    )
-    (folder / "pdq.tsv").write_text("".join(f"{f:064x}\t{i}\n" for f, i in rows))
-    (folder / "short.tsv").write_text("".join(f"{f >> 32:08x}\t{i}\n" for f, i in rows))
-    (folder / "gone.txt").write_text(f"{IDS[0]}\nnobody\n")
-    for name, part in (
-        ("a", FINGERPRINTS[:4]),
-        ("b", FINGERPRINTS[4:]),
-        ("queries", FINGERPRINTS[:2]),
-    ):
-        np.save(folder / f"{name}.npy", part)
-    (folder / "frequent.txt").write_text("the that in a")
-    (folder / "notes").mkdir()
-    (folder / "notes" / "one.txt").write_text(TEXT)
-    (folder / "notes" / "two.txt").write_text(TEXT + "and an ending")
-    (folder / "notes" / "empty.md").write_text("")
-    (folder / "notes" / "picture.txt").write_bytes(b"\x89PNG\0\0")
-    (folder / "site").mkdir()
+    for name, pairs in (("crawl", rows), ("new", fresh)):
+        Path(f"{name}.tsv").write_text("".join(f"{f:016x}\t{i}\n" for f, i in pairs))
+        Path(f"{name}.csv").write_text("".join(f"{f},{i}\n" for f, i in pairs))
+        Path(f"{name}.jsonl").write_text(
+            json_lines({"hash": f"{f:016x}", "url": i} for f, i in pairs)
+        )
+    signed = list(zip(FINGERPRINTS.view(np.int64).tolist(), IDS, strict=True))
+    Path("signed.csv").write_text("".join(f"{f},{i}\n" for f, i in signed))
+    Path("hashes.csv").write_text("url,hash\n" + "".join(f"{i},{f}\n" for f, i in signed))
+    Path("pdq.tsv").write_text("".join(f"{f:064x}\t{i}\n" for f, i in rows))
+    Path("short.tsv").write_text("".join(f"{f >> 32:08x}\t{i}\n" for f, i in rows))
+    Path("gone.txt").write_text(f"{IDS[0]}\nnobody\n")
+    np.save("a.npy", FINGERPRINTS[:4])
+    np.save("b.npy", FINGERPRINTS[4:])
+    np.save("queries.npy", FINGERPRINTS[:2])
+    Path("pairs.csv").write_text("a,b,label\na,b,1\na,far,1\na,c,0\n")
+
+
+def write_texts() -> None:
+    for folder in ("notes", "site", "stories"):
+        Path(folder).mkdir()
+    Path("frequent.txt").write_text("the that in a")
+    Path("notes/one.txt").write_text(TEXT)
+    Path("notes/two.txt").write_text(TEXT + "and an ending")
+    Path("notes/empty.md").write_text("")
+    Path("notes/picture.txt").write_bytes(b"\x89PNG\0\0")
     page = (
-        "<html><head><title>A "
-        f"page</title></head><body><nav>Home</nav><article><p>{TEXT}</p></article></body></html>"
+        "<html><head><title>A page</title></head>"
+        f"<body><nav>Home</nav><article><p>{TEXT}</p></article></body></html>"
     )
-    (folder / "site" / "page.html").write_text(page)
-    (folder / "site" / "other.html").write_text(
-        page.replace(TEXT, " ".join(f"{n * n * n % 997:b}" for n in range(300)))
-    )
-    (folder / "draft.txt").write_text(
-        TEXT.replace("everybody", "everybody", 1) + "and another ending"
-    )
-    (folder / "photos").mkdir()
+    other = " ".join(f"{n * n * n % 997:b}" for n in range(300))
+    Path("site/page.html").write_text(page)
+    Path("site/other.html").write_text(page.replace(TEXT, other))
+    Path("draft.txt").write_text(TEXT + "and another ending")
+    for name in ("one", "two", "three", "four"):
+        story = "".join(f"Story {name} has {name} {i}. " for i in range(40))
+        Path(f"stories/{name}.txt").write_text(story)
+
+
+def write_pictures() -> None:
+    Path("photos").mkdir()
+    Path("photos/readme.txt").write_text("no picture")
     drawn = Image.radial_gradient("L").crop((20, 0, 220, 120))
     for name, angle in (("one", 0), ("two", 1), ("three", 90)):
-        drawn.rotate(angle).save(folder / "photos" / f"{name}.png")
-    for name in ("four", "five"):  # of other families
-        spots = np.random.default_rng(len(name)).integers(
-            0, 256, (5, 5) if name == "four" else (4, 6), np.uint8
-        )
-        Image.fromarray(spots).resize((200, 120), Image.Resampling.BICUBIC).save(
-            folder / "photos" / f"{name}.png"
-        )
-    drawn.resize((150, 90)).save(folder / "new.png")
-    (folder / "photos" / "readme.txt").write_text("no picture")
+        drawn.rotate(angle).save(f"photos/{name}.png")
+    for name, shape in (("four", (5, 5)), ("five", (4, 6))):  # of other families
+        spots = np.random.default_rng(4).integers(0, 256, shape, np.uint8)
+        picture = Image.fromarray(spots).resize((200, 120), Image.Resampling.BICUBIC)
+        picture.save(f"photos/{name}.png")
+    drawn.resize((150, 90)).save("new.png")
+
+
+def write_tables() -> None:
     texts = [TEXT, TEXT + "and an ending", "something else altogether", TEXT]
-    (folder / "pages.jsonl").write_text(
-        "".join(json.dumps({"text": t, "score": i}) + "\n" for i, t in enumerate(texts))
+    Path("pages.jsonl").write_text(
+        json_lines({"text": text, "score": score} for score, text in enumerate(texts))
     )
-    asked = [
-        {"question": TEXT[40:200], "number": 1},
-        {"question": "Which text is this?", "number": 2},
-    ]
-    (folder / "questions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in asked))
+    questions = (TEXT[40:200], "Which text is this?")
+    Path("questions.jsonl").write_text(
+        json_lines({"question": q, "number": n} for n, q in enumerate(questions, 1))
+    )
     titles = ["A word", "A word with an ending", None, "Another word"]
-    pq.write_table(
-        pa.table({"id": IDS[:4], "text": texts, "title": titles}), folder / "corpus.parquet"
+    pq.write_table(pa.table({"id": IDS[:4], "text": texts, "title": titles}), "corpus.parquet")
+    Path("shards").mkdir()
+    pq.write_table(pa.table({"text": texts[:2]}), "shards/one.parquet")
+    pq.write_table(pa.table({"text": texts[2:]}), "shards/two.parquet")
+    labelled = (("a b c d e g", 1), ("u v w x y z", 0))
+    Path("labelled.jsonl").write_text(
+        json_lines({"text_a": "a b c d e f", "text_b": b, "label": n} for b, n in labelled)
     )
-    (folder / "shards").mkdir()
-    for name, some in (("one", texts[:2]), ("two", texts[2:])):
-        pq.write_table(pa.table({"text": some}), folder / "shards" / f"{name}.parquet")
     vectors = np.random.default_rng(1).normal(size=(len(IDS), 16)).astype(np.float32)
-    np.save(folder / "embeddings.npy", vectors)
+    np.save("embeddings.npy", vectors)
     pq.write_table(
         pa.table({"name": IDS, "number": range(len(IDS)), "embedding": list(vectors)}),
-        folder / "embeddings.parquet",
+        "embeddings.parquet",
     )
-    (folder / "pairs.csv").write_text("a,b,label\na,b,1\na,far,1\na,c,0\n")
-    labelled = [
-        {"text_a": "a b c d e f", "text_b": b, "label": n}
-        for b, n in (("a b c d e g", 1), ("u v w x y z", 0))
-    ]
-    (folder / "labelled.jsonl").write_text("".join(json.dumps(row) + "\n" for row in labelled))
-    (folder / "stories").mkdir()
-    for name in ("one", "two", "three", "four"):
-        (folder / "stories" / f"{name}.txt").write_text(
-            "".join(f"Story {name} has {name} {i}. " for i in range(40))
-        )
-    signed = FINGERPRINTS.view(np.int64).tolist()
-    (folder / "hashes.csv").write_text(
-        "url,hash\n" + "".join(f"{i},{f}\n" for f, i in zip(signed, IDS, strict=True))
-    )
-    assert run("build", folder / "crawl.fps", folder / "crawl.tsv").exit_code == 0
-    assert (
-        run("build", folder / "vectors.fps", folder / "embeddings.npy", "--vector", "-q").exit_code
-        == 0
-    )
-    for day in ("monday", "tuesday"):
-        assert run("build", folder / f"{day}.fps", folder / "new.tsv", "-q").exit_code == 0
-    for name, part in (("numbers", "a"), ("shard", "b")):
-        assert run("build", folder / f"{name}.fps", folder / f"{part}.npy", "-q").exit_code == 0
-    with chdir(folder):
-        assert run("build", "notes.fps", "notes", "--text", "-q").exit_code == 0
-        fields = ("--text-field", "title=4", "--text-field", "text", "--id-field", "id")
-        assert run("build", "titled.fps", "corpus.parquet", *fields, "-q").exit_code == 0
-        assert (
-            run(
-                "weights", "corpus.parquet", "--text-field", "text", "-o", "weights.json", "-q"
-            ).exit_code
-            == 0
-        )
-        for name, *inputs in (
-            ("pages", "pages.jsonl", "--text-field", "text"),
-            ("notes", "notes", "--text"),
-            ("titled", "corpus.parquet", "--text-field", "text", "--id-field", "id"),
-        ):
-            assert (
-                run("lsh", "build", f"{name}.lsh", *inputs, "--threshold", "0.5", "-q").exit_code
-                == 0
-            )
-        assert run("build", "photos.fps", "photos", "--image", "-q").exit_code == 0
-        assert run("build", "site.fps", "site", "--text", "--html", "-q").exit_code == 0
-    return folder
+
+
+def build_stores() -> None:
+    for store, *inputs in (
+        ("crawl.fps", "crawl.tsv"),
+        ("vectors.fps", "embeddings.npy", "--vector"),
+        ("monday.fps", "new.tsv"),
+        ("tuesday.fps", "new.tsv"),
+        ("numbers.fps", "a.npy"),
+        ("shard.fps", "b.npy"),
+        ("notes.fps", "notes", "--text"),
+        ("titled.fps", "corpus.parquet", "--text-field", "title=4", *TEXT_AND_ID),
+        ("photos.fps", "photos", "--image"),
+        ("site.fps", "site", "--text", "--html"),
+    ):
+        fine("build", store, *inputs, "-q")
+    for index, *inputs in (
+        ("pages.lsh", "pages.jsonl", *TEXT_FIELD),
+        ("notes.lsh", "notes", "--text"),
+        ("titled.lsh", "corpus.parquet", *TEXT_AND_ID),
+    ):
+        fine("lsh", "build", index, *inputs, "--threshold", "0.5", "-q")
+    fine("weights", "corpus.parquet", *TEXT_FIELD, "-o", "weights.json", "-q")
 
 
 def copied(source: Path, target: Path) -> None:

@@ -1,4 +1,7 @@
-"""Input files of the reader tests: written, and read back as plain lists."""
+"""Input files: what tests write into them, and what readers make of them."""
+
+import json
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -29,6 +32,11 @@ def read(paths, **options):
 def parse_fingerprint(text, decimal=False, width=64, signed=False):
     """Return the fingerprint that is written in digits."""
     return read_digits(text, Digits(Width(width), decimal, check_signed(signed, Width(width))))
+
+
+def json_lines(rows: Iterable[object]) -> str:
+    """Return a line of JSON for each row."""
+    return "".join(json.dumps(row) + "\n" for row in rows)
 
 
 def put(folder, name, content):

@@ -84,11 +84,7 @@ def repaired(path, right, **options):
     assert report.output == f"{path}.repaired"
     held = content(report.output)
     assert (report.fingerprints, report.ids) == (len({f for f, _ in held}), len(held))
-    rows = (
-        [line.split("\t") for line in Path(report.lost_file).read_text().splitlines()]
-        if report.lost_file
-        else []
-    )
+    rows = lost_rows(report)
     if report.complete:
         assert held == right
         assert rows == []
@@ -109,6 +105,12 @@ def repaired(path, right, **options):
         if unknown is None and held != right:
             assert f"the store held {len(right)} ids, the new one has {len(held)}" in report.losses
     return report, held
+
+
+def lost_rows(report):
+    """Return (what, fingerprint, id) of each row in the list of what a repair lost."""
+    lines = Path(report.lost_file).read_text().splitlines() if report.lost_file else []
+    return [tuple(line.split("\t")) for line in lines]
 
 
 def damaged(good, tmp_path):

@@ -1,12 +1,13 @@
 """Corpora of texts in files, and plans that are run in this process."""
 
 import csv
-import json
+import hashlib
 import random
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from inputs import json_lines
 from planned import plan_dedup
 
 from fpstore.errors import InputError
@@ -46,7 +47,7 @@ def write(path, rows):
     if path.suffix == ".parquet":
         pq.write_table(pa.Table.from_pylist(rows), path, row_group_size=37)
     elif path.suffix == ".jsonl":
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        path.write_text(json_lines(rows))
     else:
         with path.open("w", newline="") as file:
             lines = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
@@ -72,6 +73,15 @@ def files_in(folder):
         str(path.relative_to(folder)): path.read_bytes()
         for path in folder.rglob("*")
         if path.is_file() and path.name[0] != "_"
+    }
+
+
+def digests_in(folder):
+    """Return the SHA-256 of each file of a store by its name, without locks."""
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in folder.rglob("*")
+        if path.is_file() and path.suffix != ".lock"
     }
 
 

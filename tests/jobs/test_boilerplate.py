@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 import regex
 from commandline import TEXT_FIELD, failure, fine
+from inputs import json_lines
 from resuming import in_another
 from speeds import crossed
 
@@ -282,9 +283,7 @@ def test_a_folder_of_files(tmp_path, suffix, threads):
     for start in range(0, 30, 10):
         path = tmp_path / "in" / f"{start}.{suffix}"
         if suffix == "jsonl":
-            path.write_text(
-                "".join(json.dumps({"text": text}) + "\n" for text in texts[start : start + 10])
-            )
+            path.write_text(json_lines({"text": text} for text in texts[start : start + 10]))
         else:
             pq.write_table(pa.table({"text": texts[start : start + 10]}), path)
     found = fpstore.remove_boilerplate(
@@ -439,9 +438,7 @@ def test_killed_between_the_list_and_the_rows(tmp_path, monkeypatch):
 
 def test_command_line(folder: Path) -> None:
     texts = [f"Story {n}.\n\n{'Next story' if n < 12 else 'The end'}" for n in range(14)]
-    Path("s.jsonl").write_text(
-        "".join(json.dumps({"text": text}) + "\n" for text in [*texts, "NEXT story"])
-    )
+    Path("s.jsonl").write_text(json_lines({"text": text} for text in [*texts, "NEXT story"]))
     out = fine(
         "boilerplate", "s.jsonl", "clean.jsonl", "--text-field", "text", "--unit", "paragraph"
     )

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from commandline import failure, fine, run
+from inputs import json_lines
 from resuming import in_another
 
 import fpstore
@@ -209,7 +210,7 @@ def test_rows_with_common_ngrams_alone_are_noted(tmp_path, monkeypatch):
     corpus = [" ".join(rng.choices("abcdefgh", k=rng.randrange(2, 9))) for _ in range(200)]
     benchmark = rng.sample(corpus, 20) + [" ".join(rng.choices("abcdefgh", k=4)) for _ in range(30)]
     for name, some in (("c.jsonl", corpus), ("b.jsonl", benchmark)):
-        Path(name).write_text("".join(json.dumps({"t": text}) + "\n" for text in some))
+        Path(name).write_text(json_lines({"t": text} for text in some))
     known = {ngram for text in benchmark for ngram in ngrams(text, 2)}
     rows = Counter(ngram for text in corpus for ngram in ngrams(text, 2))
     shared = [ngrams(text, 2) & known for text in corpus]
@@ -370,7 +371,7 @@ def test_what_is_killed_leaves_all_or_nothing(tmp_path, monkeypatch, form):
     monkeypatch.chdir(tmp_path)
     table = pa.table({"t": [f"one two three {n % 7} of {n}" for n in range(500)]})
     pq.write_table(table, "c.parquet")
-    Path("c.jsonl").write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist()))
+    Path("c.jsonl").write_text(json_lines(table.to_pylist()))
     Path("b.jsonl").write_text('{"t": "two three 5"}\n')
 
     def asked(name):

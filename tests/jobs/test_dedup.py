@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from commandline import TEXT_AND_ID, failure, fine, run
+from inputs import json_lines
 from near_pairs import brute, wanted_groups
 from speeds import SOME_WIDTHS
 
@@ -264,7 +265,7 @@ def test_unknown_rows(tmp_path):
         {"text": "A b c", "id": None},
     ]
     rows += [{"text": "a, b, c", "id": 5}]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    path.write_text(json_lines(rows))
     for unknown, kept in (("keep", [0, 1, 2, 3]), ("drop", [0])):
         found = fpstore.dedup(path, clean, text="text", id="id", unknown=unknown, overwrite=True)
         assert (found.kept.tolist(), list(found.clusters), found.not_compared) == (

@@ -17,6 +17,7 @@ import pyarrow.parquet
 import pyarrow.parquet as pq
 import pytest
 from commandline import failure, fine, run
+from inputs import json_lines
 
 import fpstore
 from fpstore.errors import InputError, StorageError, StoreExistsError
@@ -30,9 +31,7 @@ NAN = [5.0, math.nan, 1.0, 2.0]
 def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rows = [("ä", 0), ("ä", 1), ("日本", 0xFFFF_0000), ("ä", 2**63)]
-    Path("c.jsonl").write_text(
-        "".join(json.dumps({"id": name, "h": f"{h:016x}"}) + "\n" for name, h in rows)
-    )
+    Path("c.jsonl").write_text(json_lines({"id": name, "h": f"{h:016x}"} for name, h in rows))
     return tmp_path
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from inputs import json_lines
 from resuming import near
 
 import fpstore
@@ -72,7 +73,7 @@ def test_a_deduplication(tmp_path, told, form):
     texts = [f"a text of words {n % 90}" for n in range(120)]
     source = tmp_path / f"c.{form}"
     if form == "jsonl":
-        source.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+        source.write_text(json_lines({"text": text} for text in texts))
     elif form == "tsv":
         source.write_text("text\n" + "".join(f"{text}\n" for text in texts))
     elif form == "parquet":

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from column_sets import KINDS, as_given, make_set
 from commandline import TEXT, TEXT_AND_ID, failure, fine, run
+from inputs import json_lines
 from speeds import crossed, slow
 
 import fpstore
@@ -191,7 +192,7 @@ def test_texts_are_hashed_as_the_store_hashes_them(folder: Path) -> None:
             (None, TEXT),
         )
     ]
-    Path("texts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    Path("texts.jsonl").write_text(json_lines(rows))
     maker, stored = MinHash(), pq.read_table("corpus.parquet")
     for column in ("title", "body"):
         known = [

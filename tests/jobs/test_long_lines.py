@@ -3,10 +3,9 @@
 Else the limit and the option are named.
 """
 
-import json
-
 import pytest
 from commandline import TEXT_FIELD, run
+from inputs import json_lines
 
 import fpstore
 from fpstore.errors import InputError
@@ -22,7 +21,7 @@ def book(request, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = tmp_path / ("book.jsonl" if request.param == "jsonl" else "book.csv")
     if request.param == "jsonl":
-        path.write_text("".join(json.dumps({"text": text}) + "\n" for text in (WORDS, BOOK, WORDS)))
+        path.write_text(json_lines({"text": text} for text in (WORDS, BOOK, WORDS)))
     else:
         text = BOOK if request.param == "csv" else BOOK.replace(" word word", "\nword word")
         path.write_text(f'text\n{WORDS}\n"{text}"\n{WORDS}\n')

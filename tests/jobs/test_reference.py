@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from commandline import TEXT_AND_ID, TEXT_FIELD, failure, fine, run
+from inputs import json_lines
 from resuming import calls_in_a_child
 from speeds import slow
 
@@ -119,11 +120,7 @@ def changed(words, rng, share):
 
 
 def write_texts(path, texts, name):
-    path.write_text(
-        "".join(
-            json.dumps({"id": f"{name}{n}", "text": text}) + "\n" for n, text in enumerate(texts)
-        )
-    )
+    path.write_text(json_lines({"id": f"{name}{n}", "text": text} for n, text in enumerate(texts)))
 
 
 def pieces(text):

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from commandline import failure, fine
+from inputs import json_lines
 from resuming import in_another, killed
 from speeds import slow
 
@@ -35,7 +36,7 @@ def write(path, rows):
             pa.Table.from_pylist(rows, types), path, compression="zstd", row_group_size=7
         )
     elif path.suffix == ".jsonl":
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        path.write_text(json_lines(rows))
     else:
         with path.open("w", newline="") as file:
             lines = csv.writer(

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from commandline import TEXT_AND_ID, run
+from inputs import json_lines
 
 TEXT = "the quick brown fox jumps over the lazy dog and runs away from here"
 
@@ -22,7 +23,7 @@ def corpus(request, tmp_path, monkeypatch):
         {"id": request.param, "text": TEXT},
     ]
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "c.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "c.jsonl").write_text(json_lines(rows))
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "c.parquet")
     (tmp_path / "other.jsonl").write_text(json.dumps({"id": "x", "text": TEXT}) + "\n")
     return tmp_path

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from commandline import failure, fine, run
+from inputs import json_lines
 from speeds import crossed
 
 import fpstore
@@ -165,7 +166,7 @@ def test_rows_of_several_texts_and_pages_are_verified():
 def test_the_command_verifies_and_goes_on(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     texts = corpus(3)
-    Path("c.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    Path("c.jsonl").write_text(json_lines({"text": text} for text in texts))
     verified = ("--verify", "--threshold", "0.9")
     said = json.loads(
         fine("dedup", "c.jsonl", "clean.jsonl", "--text-field", "text", *verified, "--json")
@@ -198,7 +199,7 @@ def test_a_radius_at_which_unrelated_texts_are_near_is_noted(tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     rng = random.Random(2)
     texts = [" ".join(f"w{rng.randrange(10**6)}" for _ in range(20)) for _ in range(300)]
-    Path("c.jsonl").write_text("".join(json.dumps({"t": text}) + "\n" for text in texts))
+    Path("c.jsonl").write_text(json_lines({"t": text} for text in texts))
     told = "unrelated texts are near each other by chance"
     exact = ["--threshold", "0.3", "--search", "exact"]
     for options, noted in (

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from commandline import run
+from inputs import json_lines
 
 import fpstore
 from fpstore import InputError, MinHash
@@ -88,9 +89,7 @@ def test_the_rule_leaves_higher_thresholds_as_they_are():
 def test_notes_say_what_is_verified_and_what_cannot_be(tmp_path, monkeypatch, strangers):
     monkeypatch.chdir(tmp_path)
     texts = with_copies(strangers[:300])
-    Path("c.jsonl").write_text(
-        "".join(json.dumps({"id": n, "t": text}) + "\n" for n, text in enumerate(texts))
-    )
+    Path("c.jsonl").write_text(json_lines({"id": n, "t": text} for n, text in enumerate(texts)))
     prints = MinHash().fingerprints(texts)
     Path("h.tsv").write_text("h\n" + "".join(row.tobytes().hex() + "\n" for row in prints))
     of_texts, low = ("c.jsonl", "--text-field", "t"), ("--threshold", "0.3")

@@ -1,6 +1,5 @@
 """An index that is built of a reader is the one of the same texts and ids."""
 
-import json
 import random
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from inputs import json_lines
 from letters import Letters, some_words
 from speeds import crossed
 
@@ -54,7 +54,7 @@ def paths(tmp_path):
         {"text": text, "url": name, "number": n}
         for n, (text, name) in enumerate(zip(LACKING, ids, strict=True))
     ]
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "rows.jsonl").write_text(json_lines(rows))
     lines = [
         f"{text or ''},{name},{n}\n"
         for n, (text, name) in enumerate(zip(LACKING, ids, strict=True))

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from inputs import json_lines
 from letters import Letters, some_words
 from reference_lsh import Model
 from speeds import crossed
@@ -461,9 +462,7 @@ def test_pairs_with_long_ids_are_written_in_parts(tmp_path, monkeypatch):
     monkeypatch.setattr(of_index, "open_output", recording)
     texts = tmp_path / "texts.jsonl"
     text = " ".join(WORDS[:30])
-    texts.write_text(
-        "".join(json.dumps({"id": f"{i:04d}" * 5000, "text": text}) + "\n" for i in range(60))
-    )
+    texts.write_text(json_lines({"id": f"{i:04d}" * 5000, "text": text} for i in range(60)))
     fields = ["--text-field", "text", "--id-field", "id"]
     main(
         ["lsh", "build", f"{tmp_path}/i", f"{texts}", *fields, "--threshold", "0.8", "-q"],

@@ -1,6 +1,5 @@
 """An LSH index built by tasks has the documents, keys and answers of one built by a process."""
 
-import hashlib
 import json
 import shutil
 import signal
@@ -11,7 +10,7 @@ import pytest
 from commandline import TEXT_FIELD, run
 from planned import plan_lsh
 from speeds import crossed
-from tasking import corpus_in, finished, rows_of, write
+from tasking import corpus_in, digests_in, finished, rows_of, write
 
 import fpstore
 from fpstore import MinHash, lsh
@@ -51,15 +50,6 @@ def one_index(path, files, id=None, id_type="auto", text="text", **asked):
         TextReader(files, MinHash(), text=text, id=id, id_type=id_type),
         **{"threshold": 0.5, **asked},
     )
-
-
-def digests_in(folder):
-    """Return the names and digests of all files of an index."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock")
-    return {
-        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in files
-    }
 
 
 TEXTS = [row["text"] for row in rows_of(240, 1) if row["text"] not in (None, "", " \u200b")]
@@ -216,29 +206,14 @@ def test_which_number_of_documents_bands_are_planned_for(tmp_path):
 
 
 def test_the_bytes_follow_from_the_plan(tmp_path):
-    source = corpus_in(tmp_path / "corpus")
-    plan = plan_lsh(
-        tmp_path / "plan",
-        source,
-        tmp_path / "i.lsh",
-        id="key",
-        index_ids=True,
-        part_bytes=9000,
-        **ASKED,
-    )
+    places = (tmp_path / "plan", corpus_in(tmp_path / "corpus"), tmp_path / "i.lsh")
+    fields = {"id": "key", "index_ids": True, "part_bytes": 9000, **ASKED}
+    plan = plan_lsh(*places, **fields)
     finished(plan)
     first = digests_in(tmp_path / "i.lsh")
     plan.remove()
     shutil.rmtree(tmp_path / "i.lsh")
-    again = plan_lsh(
-        tmp_path / "plan",
-        source,
-        tmp_path / "i.lsh",
-        id="key",
-        index_ids=True,
-        part_bytes=9000,
-        **ASKED,
-    )
+    again = plan_lsh(*places, **fields)
     for index in range(len(again)):
         assert again.run(index, threads=2, memory="64MiB")
     assert again.finish() == again.finish()

@@ -1,6 +1,5 @@
 """Builds, probes and pairs by tasks: what they find is what one store in one process finds."""
 
-import hashlib
 import re
 import shutil
 
@@ -10,7 +9,7 @@ import pytest
 from commandline import failure, fine
 from planned import plan_build, plan_dedup, plan_pairs, plan_probe
 from speeds import ALL_WIDTHS, full
-from tasking import corpus_in, finished, rows_of, write
+from tasking import corpus_in, digests_in, finished, rows_of, write
 
 import fpstore
 from fpstore.errors import CorruptStoreError, FpstoreError, InputError, StoreExistsError
@@ -87,20 +86,11 @@ def test_a_build_of_numbers_equals_one_store(tmp_path, width, by):
             assert sum(shard.fingerprints for shard in many._shards.manifest.shards) == len(one)
 
 
-def digest_of(folder):
-    """Return a digest of the names and bytes of all files of a sharded store."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock")
-    return {
-        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in files
-    }
-
-
 def test_a_shard_has_the_same_bytes_whoever_makes_it(tmp_path):
     paths = saved(tmp_path, near_rows(3000, 64))
     plan = plan_build(tmp_path / "plan", paths, tmp_path / "many", by="prefix", shard_rows=1500)
     finished(plan)
-    first = digest_of(tmp_path / "many")
+    first = digests_in(tmp_path / "many")
     plan.remove()
     for shard in (tmp_path / "many").glob("shard-*"):
         shard.rename(tmp_path / f"other-{shard.name}")
@@ -109,7 +99,7 @@ def test_a_shard_has_the_same_bytes_whoever_makes_it(tmp_path):
     for index in range(len(again)):
         assert again.run(index, threads=2, memory="64MiB")
     again.finish()
-    assert digest_of(tmp_path / "many") == first
+    assert digests_in(tmp_path / "many") == first
 
 
 @pytest.mark.sampled(1)

@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from commandline import run
 from planned import plan_build, plan_probe
+from tasking import finished
 
 import fpstore
 
@@ -19,8 +20,7 @@ def test_plans_take_the_column_of_fingerprints(tmp_path, ids):
     )
     pq.write_table(table, tmp_path / "a.parquet")
     plan = plan_build(tmp_path / "plan", tmp_path / "a.parquet", tmp_path / "s")
-    plan.run_all()
-    plan.finish()
+    finished(plan)
     with fpstore.open(tmp_path / "s") as store:
         assert [match.ids for match in store.probe(1, radius=0)] == [[(ids or [0])[0]]]
     plan = plan_probe(
@@ -60,13 +60,11 @@ def test_the_first_file_says_if_a_plan_has_ids(tmp_path):
     (tmp_path / "k" / "a.csv").write_text("fingerprint,id\n00ff00ff00ff00ff,x\n")
     (tmp_path / "k" / "b.csv").write_text("fingerprint\n" + "0f" * 8 + "\n")
     plan = plan_build(tmp_path / "plan", tmp_path / "k" / "a.csv", tmp_path / "s")
-    plan.run_all()
-    plan.finish()
+    finished(plan)
     with fpstore.open(tmp_path / "s") as store:
         assert [match.ids for match in store.probe(0x00FF00FF00FF00FF, radius=0)] == [["x"]]
     plan = plan_build(tmp_path / "other", tmp_path / "k" / "b.csv", tmp_path / "t")
-    plan.run_all()
-    plan.finish()
+    finished(plan)
     with fpstore.open(tmp_path / "t") as store:
         assert [match.ids for match in store.probe(0x0F0F0F0F0F0F0F0F, radius=0)] == [[0]]
 
@@ -75,7 +73,6 @@ def test_a_format_makes_numbers_of_any_name_rows(tmp_path):
     """Files named .npy are raw numbers only where no format says otherwise."""
     (tmp_path / "a.npy").write_text('{"fingerprint": "00ff00ff00ff00ff", "id": "x"}\n')
     plan = plan_build(tmp_path / "plan", tmp_path / "a.npy", tmp_path / "s", format="jsonl")
-    plan.run_all()
-    plan.finish()
+    finished(plan)
     with fpstore.open(tmp_path / "s") as store:
         assert [match.ids for match in store.probe(0x00FF00FF00FF00FF, radius=0)] == [["x"]]

@@ -84,7 +84,22 @@ CASES = {
         "group": "connected",
     },
 }
-OWN = ("slice_rows", "part_bytes", "star_rows")
+SIZES = ("slice_rows", "part_bytes", "star_rows")
+
+
+def both_ways(folder, source, suffix=".csv", **asked):
+    """Deduplicate in one process and by tasks, and compare the files and the lists of removed rows.
+
+    Return the result of the process, the plan, and the summary of the plan.
+    """
+    plain = {name: value for name, value in asked.items() if name not in SIZES}
+    found = fpstore.dedup(source, folder / "one", **plain)
+    removed = folder / f"many{suffix}"
+    plan = plan_dedup(folder / "plan", source, folder / "many", removed=removed, **asked)
+    summary = finished(plan)
+    assert files_in(folder / "many") == files_in(folder / "one")
+    assert removed.read_bytes() == listed(found.removed, folder / f"one{suffix}")
+    return found, plan, summary
 
 
 @pytest.mark.sampled(1)
@@ -93,23 +108,9 @@ OWN = ("slice_rows", "part_bytes", "star_rows")
     [*((case, "parquet") for case in CASES), ("string ids", "jsonl"), ("verified", "csv")],
 )
 def test_equals_one_process(tmp_path, case, suffix):
-    asked = CASES[case]
     source = corpus_in(tmp_path / "corpus", suffix)
-    plain = {name: value for name, value in asked.items() if name not in OWN}
-    found = fpstore.dedup(source, tmp_path / "one", text="text", **plain)
-    wanted = listed(found.removed, tmp_path / "one.csv")
+    found, plan, summary = both_ways(tmp_path, source, text="text", **CASES[case])
     assert len(found.removed) > 20
-    plan = plan_dedup(
-        tmp_path / "plan",
-        source,
-        tmp_path / "many",
-        text="text",
-        removed=tmp_path / "many.csv",
-        **asked,
-    )
-    summary = finished(plan)
-    assert files_in(tmp_path / "many") == files_in(tmp_path / "one")
-    assert (tmp_path / "many.csv").read_bytes() == wanted
     kept = len(found.kept)
     told = {"documents": 240, "not_compared": found.not_compared, "clusters": len(found.clusters)}
     assert summary == {**told, "removed": 240 - kept, "kept": kept}
@@ -146,18 +147,8 @@ def test_equal_rows_of_a_part_are_sent_once(tmp_path, search, slice_rows, star_r
         ]
         write(tmp_path / "in" / f"{number}.jsonl", [*common, *rows[number::2], *common])
     asked = {"text": "text", "id": "number", "keep": "smallest", **SEARCHES[search]}
-    found = fpstore.dedup(tmp_path / "in", tmp_path / "one", **asked)
-    wanted = listed(found.removed, tmp_path / "one.csv")
-    own = {
-        "slice_rows": slice_rows,
-        "part_bytes": 1,
-        "star_rows": star_rows,
-        "removed": tmp_path / "many.csv",
-    }
-    plan = plan_dedup(tmp_path / "plan", tmp_path / "in", tmp_path / "many", **asked, **own)
-    finished(plan)
-    assert files_in(tmp_path / "many") == files_in(tmp_path / "one")
-    assert (tmp_path / "many.csv").read_bytes() == wanted
+    sizes = {"slice_rows": slice_rows, "part_bytes": 1, "star_rows": star_rows}
+    both_ways(tmp_path, tmp_path / "in", **asked, **sizes)
     folder = PlanFolder.open(DiskPlace(tmp_path / "plan"))
     bits = folder.work["cut"][0]
     assert any(bits) == (slice_rows is not None and search != "one slice")
@@ -244,23 +235,11 @@ def test_against_a_store(tmp_path, key, sharded):
     fpstore.build(store / "shard-00000.fps" if sharded else store, reader).close()
     if sharded:
         fpstore.ShardedStore.combine(store).close()
-    found = fpstore.dedup(source, tmp_path / "one", text="text", id=key, against=store)
-    assert 20 < np.count_nonzero(found.removed.in_reference) < len(found.removed)
-    wanted = listed(found.removed, tmp_path / "one.tsv")
-    plan = plan_dedup(
-        tmp_path / "plan",
-        source,
-        tmp_path / "many",
-        text="text",
-        id=key,
-        against=store,
-        removed=tmp_path / "many.tsv",
-        part_bytes=9000,
+    found, _, summary = both_ways(
+        tmp_path, source, ".tsv", text="text", id=key, against=store, part_bytes=9000
     )
-    summary = finished(plan)
-    assert files_in(tmp_path / "many") == files_in(tmp_path / "one")
-    assert (tmp_path / "many.tsv").read_bytes() == wanted
-    assert summary["near_reference"] == np.count_nonzero(found.removed.in_reference)
+    near = np.count_nonzero(found.removed.in_reference)
+    assert 20 < near == summary["near_reference"] < len(found.removed)
 
 
 def test_ids_are_of_one_type_in_all_parts(tmp_path):
@@ -272,18 +251,7 @@ def test_ids_are_of_one_type_in_all_parts(tmp_path):
     for number, ids in enumerate([[9, 10], ["b", "a"], [7]]):
         rows = [{"id": name, "text": text} for name in ids]
         write(tmp_path / "corpus" / f"part-{number}.jsonl", rows)
-    asked = {"text": "text", "id": "id", "keep": "smallest"}
-    found = fpstore.dedup(tmp_path / "corpus", tmp_path / "one", **asked)
-    plan = plan_dedup(
-        tmp_path / "plan",
-        tmp_path / "corpus",
-        tmp_path / "many",
-        removed=tmp_path / "many.csv",
-        **asked,
-    )
-    finished(plan)
-    assert (tmp_path / "many.csv").read_bytes() == listed(found.removed, tmp_path / "one.csv")
-    assert files_in(tmp_path / "many") == files_in(tmp_path / "one")
+    both_ways(tmp_path, tmp_path / "corpus", text="text", id="id", keep="smallest")
 
 
 @pytest.mark.full
@@ -313,22 +281,11 @@ def test_lists_of_parts_are_joined(tmp_path, monkeypatch, kind, ids):
             [*rows, {"fp": f"{rng.getrandbits(64):016x}", "id": 1}],
         )
     asked = {"fingerprint": "fp", "id": None if ids == "none" else "id", "radius": 3}
-    found = fpstore.dedup(tmp_path / "corpus", tmp_path / "one", **asked)
+    sizes = {"part_bytes": 1, "slice_rows": 20}
+    found, *_ = both_ways(tmp_path, tmp_path / "corpus", f".{kind}", **asked, **sizes)
     assert len(found.removed) > 100
-    removed = tmp_path / f"many.{kind}"
-    plan = plan_dedup(
-        tmp_path / "plan",
-        tmp_path / "corpus",
-        tmp_path / "many",
-        removed=removed,
-        part_bytes=1,
-        slice_rows=20,
-        **asked,
-    )
-    finished(plan)
-    assert removed.read_bytes() == listed(found.removed, tmp_path / f"one.{kind}")
     if kind == "parquet":
-        assert pq.ParquetFile(removed).num_row_groups > 3
+        assert pq.ParquetFile(tmp_path / "many.parquet").num_row_groups > 3
 
 
 @pytest.mark.full
@@ -396,9 +353,7 @@ def test_scores_of_parts_have_one_length(tmp_path, scores):
             [{"fp": "00ff00ff00ff00ff", "s": one} for one in some],
         )
     asked = {"fingerprint": "fp", "score": "s", "keep": "highest"}
-    fpstore.dedup(tmp_path / "in", tmp_path / "one", **asked)
-    finished(plan_dedup(tmp_path / "p", tmp_path / "in", tmp_path / "many", part_bytes=1, **asked))
-    assert files_in(tmp_path / "many") == files_in(tmp_path / "one")
+    both_ways(tmp_path, tmp_path / "in", part_bytes=1, **asked)
 
 
 @pytest.mark.full
@@ -510,11 +465,7 @@ def test_both_ways_tell_the_rows_of_files_of_many_and_few_short_texts_alike(tmp_
 def test_names_with_line_breaks_and_folders_that_killed_tasks_have_left(tmp_path):
     for name in ("p.csv", "a\nb.csv", f"{UNFINISHED}1/q.csv"):
         write(tmp_path / "corpus" / name, rows_of(20, 1))
-    kept = fpstore.dedup(tmp_path / "corpus", tmp_path / "one", text="text").kept
-    plan = plan_dedup(
-        tmp_path / "plan", tmp_path / "corpus", tmp_path / "many", text="text", part_bytes=1
-    )
-    assert finished(plan)["documents"] == 40
-    assert files_in(tmp_path / "many") == files_in(tmp_path / "one")
+    found, _, summary = both_ways(tmp_path, tmp_path / "corpus", text="text", part_bytes=1)
+    assert summary["documents"] == 40
     assert sorted(files_in(tmp_path / "one")) == ["a\nb.csv", "p.csv"]
-    assert len(kept) < 40
+    assert len(found.kept) < 40

@@ -1,7 +1,4 @@
-"""Signals as the tests expect them, and places that refuse.
-
-A small disk, a mode that binds root too.
-"""
+"""What all tests have: tiers, signals as in a terminal, small disks, and modes that bind."""
 
 import ctypes
 import gc
@@ -167,23 +164,23 @@ def with_mode():
 
 
 @pytest.fixture
-def met():
-    """Return run(work): how many of a thousand signals a second Python handled during the work."""
-    count = 0
+def count_signals():
+    """Return count(work): how many of a thousand signals a second are handled during the work."""
+    handled = 0
 
     def note(*_):
-        nonlocal count
-        count += 1
+        nonlocal handled
+        handled += 1
 
-    def run(work):
-        before = count
+    def count(work):
+        before = handled
         work()
-        return count - before
+        return handled - before
 
     old = signal.signal(signal.SIGALRM, note)
     signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
     try:
-        yield run
+        yield count
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, old)

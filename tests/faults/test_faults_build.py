@@ -16,12 +16,12 @@ from fpstore.format.mapping import PLACES_FILES
 # order every time.
 SETUP = """
 import os, numpy as np, fpstore
-from inplace import InPlace
+from inline_pool import InlinePool
 from small_stores import content
 from fpstore.building import generation_writer
 from fpstore.base.pools import Pool
 
-generation_writer.Pool = InPlace
+generation_writer.Pool = InlinePool
 rng = np.random.default_rng(1)
 fingerprints = rng.choice(rng.integers(0, 2**64, 280, np.uint64), 300)
 numbers = [int(i) for i in rng.permutation(300)]

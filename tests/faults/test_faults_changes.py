@@ -16,7 +16,7 @@ import fpstore
 # model)]: change(store, root) does it, and model(rows) to the expected set of (fingerprint, id).
 SETUP = """
 import contextlib, ctypes, json, os, signal, numpy as np, fpstore
-from inplace import InPlace
+from inline_pool import InlinePool
 from living import reader as reader_of
 from small_stores import content, rows_of
 from pathlib import Path
@@ -24,7 +24,7 @@ from fpstore.change import merge as merges
 from fpstore.change.writer import StoreWriter
 from fpstore.building import generation_writer
 
-generation_writer.Pool = InPlace
+generation_writer.Pool = InlinePool
 rng = np.random.default_rng(3)
 fresh = iter(rng.integers(0, 2**64, 4000, np.uint64).tolist())
 take = lambda count: [next(fresh) for _ in range(count)]

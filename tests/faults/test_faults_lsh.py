@@ -8,7 +8,7 @@ from faultline import MODES
 
 SETUP = """
 import ctypes, random, numpy as np, fpstore
-from inplace import InPlace
+from inline_pool import InlinePool
 from letters import Letters, some_words
 from reference_lsh import Model
 import fpstore
@@ -16,7 +16,7 @@ from fpstore import lsh
 from fpstore.building import generation_writer
 from fpstore.lsh.keys import document_numbers
 
-generation_writer.Pool = InPlace
+generation_writer.Pool = InlinePool
 HASHER = Letters()
 words = some_words(random.Random(1), 60)
 names = iter(f"w{i}" for i in range(1000))

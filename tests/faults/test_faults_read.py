@@ -7,7 +7,7 @@ import shutil
 
 import numpy as np
 import pytest
-from asking import ASK, asked
+from care_script import CARE_SCRIPT, run_script
 from speeds import slow
 
 import fpstore
@@ -50,7 +50,7 @@ def file_of(path, name):
 )
 def test_a_file_truncated_under_an_open_store(copy, name, share):
     file = file_of(copy, name)
-    said = asked(ASK, copy, file, file.stat().st_size * share // 4 // 4096 * 4096)
+    said = run_script(CARE_SCRIPT, copy, file, file.stat().st_size * share // 4 // 4096 * 4096)
     assert any(str(file) in fault for fault in said["verify"]), said["verify"]
     if name != MANIFEST_FILE:  # which a backup writes anew
         assert said["backup"][0] in ("CorruptStoreError", "StorageError")
@@ -112,7 +112,7 @@ def test_a_sector_that_cannot_be_read(copy, shim, name, place):
     )
     environment = {"LD_PRELOAD": str(shim), "OPENBLAS_NUM_THREADS": "1"}
     environment["FPFAULT_UNREADABLE"] = f"s/{file.relative_to(copy)}:{at}:{at + 4096}"
-    code, said, faults, losses, count = asked(VERIFY_AND_REPAIR, copy, **environment)
+    code, said, faults, losses, count = run_script(VERIFY_AND_REPAIR, copy, **environment)
     assert code == 1, said
     assert str(file) in said
     assert "Traceback" not in said
@@ -128,7 +128,7 @@ def test_a_backup_names_the_place_that_cannot_be_read(copy, shim):
     file = file_of(copy, "table-001.fpt")
     environment = {"LD_PRELOAD": str(shim), "OPENBLAS_NUM_THREADS": "1"}
     environment["FPFAULT_UNREADABLE"] = "s/gen-00000002/table-001.fpt:12288:16384"
-    said = asked(ASK, copy, file, -1, **environment)
+    said = run_script(CARE_SCRIPT, copy, file, -1, **environment)
     assert said["backup"] == [
         "CorruptStoreError",
         f"{file}: cannot be read at byte 12288 (Input/output error): run fpstore repair",

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from children import fill
 from commandline import run
+from disks import fill
 from living import forked
 from resuming import near
 from small_stores import content, rows_of

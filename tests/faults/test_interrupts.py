@@ -168,24 +168,24 @@ QUICK += ("pairs of few rows in many buckets", "permute_sort", "members of sets"
 @pytest.mark.parametrize(
     "name", [name if name in QUICK else slow(name) for name in long_calls(None, None, None)]
 )
-def test_signals_are_met_inside_a_call(store, skewed, delta, met, name):
+def test_signals_are_met_inside_a_call(store, skewed, delta, count_signals, name):
     """A call that looks for none meets at most one before it begins and one when it is over."""
     call = long_calls(store, skewed, delta)[name]()
-    assert met(call) > (2 if name.startswith("delta") else 5)
+    assert count_signals(call) > (2 if name.startswith("delta") else 5)
 
 
-def test_signals_are_met_while_rows_are_grouped(met):
+def test_signals_are_met_while_rows_are_grouped(count_signals):
     """All rows are one set, and each is a group of its own."""
     rows = np.unique(np.random.default_rng(1).integers(0, 2**64, 1 << 14, dtype=np.uint64))
     sets = np.array([0, len(rows)], np.uint64)
-    assert met(lambda: _kernel.group_greedily(rows, sets, 0)) > 5
+    assert count_signals(lambda: _kernel.group_greedily(rows, sets, 0)) > 5
     stop = _kernel.Stop()
     stop.set()
     with pytest.raises(InterruptedError):
         _kernel.group_greedily(rows, sets, 0, stop=stop)
 
 
-def test_signals_are_met_while_texts_are_compared(met):
+def test_signals_are_met_while_texts_are_compared(count_signals):
     """Calibration compared a million pairs of long texts in one call.
 
     Control-C ended it after that.
@@ -194,11 +194,11 @@ def test_signals_are_met_while_texts_are_compared(met):
         np.tile(np.arange(1 << 14, dtype=np.uint32), 2), np.array([0, 1 << 14, 1 << 15], np.uint64)
     )
     pairs = np.zeros(1 << 13, np.uint64)
-    assert met(lambda: sets.similarities(pairs, pairs + np.uint64(1))) > 5
+    assert count_signals(lambda: sets.similarities(pairs, pairs + np.uint64(1))) > 5
     rows = np.zeros(1 << 13, np.uint64)
     one = np.array([0, len(rows)], np.uint64)
     numbers = np.arange(len(rows), dtype=np.uint64) % 2
-    assert met(lambda: sets.representatives(rows, one, numbers, 0, 1.0, 256)) > 5
+    assert count_signals(lambda: sets.representatives(rows, one, numbers, 0, 1.0, 256)) > 5
     stop = _kernel.Stop()
     stop.set()
     with pytest.raises(InterruptedError):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from children import held_files
+from disks import held_files
 from living import forked
 from sets import cut_batches
 from speeds import slow

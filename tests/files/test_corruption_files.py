@@ -5,7 +5,6 @@ import random
 import numpy as np
 import pytest
 import tableimage
-from children import held_files
 from damage import (
     FINGERPRINTS,
     HASHES,
@@ -19,6 +18,7 @@ from damage import (
     outcome,
     rewrite,
 )
+from disks import held_files
 from speeds import slow
 
 import fpstore

@@ -8,7 +8,7 @@ import imagehash
 import numpy as np
 import pdqhash
 import pytest
-from drawing import animation, decoded, drawn, encoded, noise, scene, with_orientation
+from drawing import animation, decoded, encoded, noise, pictures, scene, with_orientation
 from PIL import Image, ImageCms, ImageFilter, ImageOps
 from speeds import crossed, slow
 
@@ -30,7 +30,7 @@ CASES = [(method, width) for method in FUNCTIONS for width in (64, 256)] + [
 ]
 # these are scaled
 PICTURES = {
-    name: picture for name, picture in drawn().items() if picture.mode not in ("I", "F", "I;16")
+    name: picture for name, picture in pictures().items() if picture.mode not in ("I", "F", "I;16")
 }
 
 

@@ -55,7 +55,7 @@ def in_mode(picture, mode):
     return picture.convert(mode)
 
 
-def drawn():
+def pictures():
     """Return pictures of many kinds, by name."""
     pictures = {
         "linear": Image.linear_gradient("L"),

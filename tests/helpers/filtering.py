@@ -24,7 +24,7 @@ def flipped(rows: np.ndarray, most: int, seed: int) -> np.ndarray:
     return np.packbits(bits, axis=1)
 
 
-def given(rows: np.ndarray, width: int = 64) -> np.ndarray:
+def as_fingerprints(rows: np.ndarray, width: int = 64) -> np.ndarray:
     """Return rows of bytes as fingerprints of their width."""
     words = (
         np.ascontiguousarray(rows)
@@ -41,7 +41,7 @@ def inner(queries: np.ndarray, width: int) -> np.ndarray:
     )
 
 
-STORED = given(random_rows(N, 64, 1))
+STORED = as_fingerprints(random_rows(N, 64, 1))
 NEAR = STORED ^ np.uint64(1 << 40)
 
 

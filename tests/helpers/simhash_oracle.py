@@ -67,13 +67,13 @@ def is_diacritic(char):
     return char == "\u0640" or bool(MARK.match(char))
 
 
-def form_of(text, given):
-    form = words_of(text, given)
-    return form if form else words_of(text, given | {"punctuation": "keep"})
+def form_of(text, settings):
+    form = words_of(text, settings)
+    return form if form else words_of(text, settings | {"punctuation": "keep"})
 
 
-def words_of(text, given):
-    if given["hyphens"] == "join":
+def words_of(text, settings):
+    if settings["hyphens"] == "join":
         text = regex.sub(
             r"(?<=[\p{L}\p{M}])[-\u2010\xad][\s--[\n\v\f\r\x85\u2028\u2029]]*+\R\s*(?=[\p{L}--\p{Lu}])",
             "",
@@ -81,36 +81,40 @@ def words_of(text, given):
             flags=regex.V1,
         )
     text = "".join(char for char in text if not is_ignored(char))
-    if given["marks"] == "fold":
+    if settings["marks"] == "fold":
         text = "".join(
             char for char in unicodedata.normalize("NFKD", text) if not is_diacritic(char)
         )
-    if given["normalize"]:
+    if settings["normalize"]:
         text = unicodedata.normalize("NFKC", text)
-    text = {"fold": text.casefold, "lower": text.lower, "keep": lambda: text}[given["case"]]()
+    text = {"fold": text.casefold, "lower": text.lower, "keep": lambda: text}[settings["case"]]()
     out = []
     for char in text:
-        mark = given["marks"] != "punctuation" and unicodedata.category(char) in ("Mn", "Mc", "Me")
+        mark = settings["marks"] != "punctuation" and unicodedata.category(char) in (
+            "Mn",
+            "Mc",
+            "Me",
+        )
         if char.isspace():
-            out.append(" " if given["spaces"] == "single" else "")
+            out.append(" " if settings["spaces"] == "single" else "")
         elif not mark and not re.match(r"\w", char):
-            out.append({"space": " ", "keep": char, "remove": ""}[given["punctuation"]])
+            out.append({"space": " ", "keep": char, "remove": ""}[settings["punctuation"]])
         elif re.match(r"\d", char):
-            out.append(char if given["digits"] == "keep" else "0")
+            out.append(char if settings["digits"] == "keep" else "0")
         else:
-            out.append(f" {char} " if given["shingle"] == "auto" and is_unspaced(char) else char)
+            out.append(f" {char} " if settings["shingle"] == "auto" and is_unspaced(char) else char)
     return re.sub(" +", " ", "".join(out)).strip(" ")
 
 
 def shingles_of(text, **parameters):
-    given = DEFAULTS | parameters
-    form = form_of(text, given)
-    units, joint = (list(form), "") if given["shingle"] == "chars" else (form.split(" "), " ")
+    settings = DEFAULTS | parameters
+    form = form_of(text, settings)
+    units, joint = (list(form), "") if settings["shingle"] == "chars" else (form.split(" "), " ")
     if form == "":
         return []
-    size = given["size"]
+    size = settings["size"]
     some = [units[i : i + size] for i in range(max(1, len(units) - size + 1))]
-    stops = set(given["stop_words"])
+    stops = set(settings["stop_words"])
     return [joint.join(shingle) for shingle in some if not stops or stops & set(shingle)]
 
 
@@ -120,18 +124,18 @@ def avalanche(h):
     return h ^ h >> 32
 
 
-def hash_of(feature, given):
+def hash_of(feature, settings):
     """Return the hash of a feature as a number of `width` bits."""
-    data, width = feature.encode("utf-8", "surrogatepass"), given["width"]
-    if given["hash"] == "md5":
+    data, width = feature.encode("utf-8", "surrogatepass"), settings["width"]
+    if settings["hash"] == "md5":
         return int.from_bytes(hashlib.md5(data).digest(), "big") % 2**width
-    if given["hash"] == "blake2b":
-        key = given["seed"].to_bytes(8, "little") if given["seed"] else b""
+    if settings["hash"] == "blake2b":
+        key = settings["seed"].to_bytes(8, "little") if settings["seed"] else b""
         return int.from_bytes(
             hashlib.blake2b(data, digest_size=width // 8, key=key).digest(), "big"
         )
-    if given["hash"] == "xxh64":
-        h = xxhash.xxh64_intdigest(data, given["seed"])
+    if settings["hash"] == "xxh64":
+        h = xxhash.xxh64_intdigest(data, settings["seed"])
     else:
         h = 0xCBF29CE484222325
         for byte in data:
@@ -143,23 +147,23 @@ def hash_of(feature, given):
 
 
 def sign_bits(features, **parameters):
-    given = DEFAULTS | parameters
-    sums = [0] * given["width"]
+    settings = DEFAULTS | parameters
+    sums = [0] * settings["width"]
     for feature, weight in features:
-        value = hash_of(feature, given)
-        for bit in range(given["width"]):
+        value = hash_of(feature, settings)
+        for bit in range(settings["width"]):
             sums[bit] += weight if value >> bit & 1 else -weight
     return sum(1 << bit for bit, total in enumerate(sums) if total > 0)
 
 
 def weights_of(text, **parameters):
     """Return the features with their weights."""
-    given = DEFAULTS | parameters
+    settings = DEFAULTS | parameters
     counts: dict[str, int] = {}
     for shingle in shingles_of(text, **parameters):
         counts[shingle] = counts.get(shingle, 0) + 1
     rule = {"count": lambda n: n, "set": lambda n: 1, "log": lambda n: len(bin(n)) - 2}[
-        given["weighting"]
+        settings["weighting"]
     ]
     return {shingle: rule(count) for shingle, count in counts.items()}
 

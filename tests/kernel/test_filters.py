@@ -8,11 +8,11 @@ import pytest
 from filtering import (
     STORED,
     N,
+    as_fingerprints,
     assert_alike,
     files_of,
     flipped,
     generation_of,
-    given,
     inner,
     random_rows,
     shapes_of,
@@ -51,13 +51,17 @@ def test_answers_are_the_same(tmp_path, width, made):
     for count in SIZES:
         rows = random_rows(count, width, count)
         rows[count // 2 :] = flipped(rows[: count - count // 2], 3, 1)  # families
-        stored = given(rows, width)
+        stored = as_fingerprints(rows, width)
         near = (
-            given(flipped(rows[np.random.default_rng(2).integers(0, count, 200)], 4, 3), width)
+            as_fingerprints(
+                flipped(rows[np.random.default_rng(2).integers(0, count, 200)], 4, 3), width
+            )
             if count
             else stored
         )
-        queries = np.concatenate([near, given(random_rows(200, width, 4), width), stored[:100]])
+        queries = np.concatenate(
+            [near, as_fingerprints(random_rows(200, width, 4), width), stored[:100]]
+        )
         options = {"width": width, "design": name, "codec": codec}
         with (
             fpstore.build(
@@ -80,13 +84,17 @@ def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     """Return a width, two stores of 20,000 fingerprints without and with filters, and queries."""
     folder, width = tmp_path_factory.mktemp("pair"), request.param
     rows = random_rows(20_000, width, 1)
-    queries = given(
+    queries = as_fingerprints(
         np.concatenate([flipped(rows[:4_000], 3, 2), random_rows(4_000, width, 3)]), width
     )[::-1]
     options = {"width": width, "design": "flip-2"}
     with (
-        fpstore.build(folder / "without.fps", given(rows, width), filter=False, **options) as plain,
-        fpstore.build(folder / "with.fps", given(rows, width), filter=True, **options) as store,
+        fpstore.build(
+            folder / "without.fps", as_fingerprints(rows, width), filter=False, **options
+        ) as plain,
+        fpstore.build(
+            folder / "with.fps", as_fingerprints(rows, width), filter=True, **options
+        ) as store,
     ):
         yield width, plain, store, queries
 
@@ -111,7 +119,7 @@ def test_every_order_of_look_ups(pair, isa):
 @pytest.mark.parametrize("order", ["best", "asked", "near", "sorted"])
 def test_threads_share_the_pages_that_are_verified(tmp_path, order, threads):
     """All begin with a filter of which no page has been read."""
-    queries = given(
+    queries = as_fingerprints(
         np.concatenate([flipped(random_rows(N, 64, 1)[:2_000], 3, 2), random_rows(2_000, 64, 3)])
     )
     with (
@@ -146,7 +154,10 @@ def test_all_fingerprints_with_one_prefix(tmp_path):
 @pytest.mark.parametrize("name", ["manku-10", "flip-2"])
 def test_look_ups_that_find_nothing_open_few_blocks(tmp_path, name):
     """At this size prefixes are long: without a filter, nearly each look-up opens a block."""
-    rows, queries = given(random_rows(400_000, 64, 1)), given(random_rows(500, 64, 2))
+    rows, queries = (
+        as_fingerprints(random_rows(400_000, 64, 1)),
+        as_fingerprints(random_rows(500, 64, 2)),
+    )
     with (
         fpstore.build(tmp_path / "without.fps", rows, design=name, filter=False) as plain,
         fpstore.build(tmp_path / "with.fps", rows, design=name, filter=True) as store,
@@ -173,7 +184,7 @@ def test_the_share_that_passes_is_as_estimated(tmp_path):
                 np.zeros(1, np.uint64),
                 kernel,
             )
-            queries = given(random_rows(20_000, 64, 2))
+            queries = as_fingerprints(random_rows(20_000, 64, 2))
             opened = prober.probe(queries, 3, order="asked")[3]
             expected = shape.passing(N / 2**shape.prefix_bits)
             assert opened / len(queries) == pytest.approx(expected, rel=0.2)
@@ -284,7 +295,7 @@ def test_every_radius_can_be_looked_up(made):
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", ["manku-4", "flip-1", "flip-2"])
 def test_files_have_the_bytes_that_are_estimated(tmp_path, name, width):
-    stored = given(random_rows(20_000, width, 1), width)
+    stored = as_fingerprints(random_rows(20_000, width, 1), width)
     with fpstore.build(tmp_path / "s", stored, width=width, design=name, filter=True) as store:
         for table, shape in shapes_of(store).items():
             assert files_of(store.path)[filter_name(table)] == pytest.approx(

@@ -135,7 +135,7 @@ def test_all_threads_end_when_the_call_is_stopped():
         prober_of(images(5)).probe(QUERIES, 3, threads=3, stop=stop)
 
 
-def test_a_thread_that_waits_for_others_meets_signals(met):
+def test_a_thread_that_waits_for_others_meets_signals(count_signals):
     """It is done with its table at once.
 
     The other one goes through all of its own for each query.
@@ -143,4 +143,4 @@ def test_a_thread_that_waits_for_others_meets_signals(met):
     prober = _kernel.Prober()
     for image, prefix_bits in zip(images(2), (64, 0), strict=True):
         prober.add(tableimage.open_table(image), prefix_bits, 0, np.zeros(1, np.uint64))
-    assert met(lambda: prober.probe(np.tile(QUERIES, 8), 3, threads=2)) > 5
+    assert count_signals(lambda: prober.probe(np.tile(QUERIES, 8), 3, threads=2)) > 5

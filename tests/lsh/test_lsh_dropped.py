@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from children import held_files
+from disks import held_files
 from letters import Letters, some_words
 
 import fpstore

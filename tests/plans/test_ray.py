@@ -6,8 +6,8 @@
 import os
 from pathlib import Path
 
-import chaos
 import pytest
+import worker_faults
 from tasking import corpus_in, files_in, with_a_changed_input
 
 import fpstore
@@ -26,7 +26,9 @@ def faults(tmp_path_factory):
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.setenv("HOME", str(scratch))
         variables = {
-            "env_vars": {"PYTHONPATH": chaos.in_workers(folder, Path(chaos.__file__).parent)}
+            "env_vars": {
+                "PYTHONPATH": worker_faults.worker_path(folder, Path(worker_faults.__file__).parent)
+            }
         }
         ray.init(
             num_cpus=2,
@@ -45,20 +47,20 @@ def test_equals_one_process_when_workers_end_or_are_refused(tmp_path, faults):
         {"threshold": 0.6, "id": "key", "keep": "smallest"},
     )
     fpstore.dedup(source, tmp_path / "one", text="text", **asked)
-    chaos.ask(faults, "exit before", "exit after", "refuse before")
+    worker_faults.request(faults, "exit before", "exit after", "refuse before")
     plan = Plan.of(DedupSpec(source, tmp_path / "many", text="text", **asked), part_bytes=4000)
     fpstore.ray.run(plan, memory="64MiB")
     summary = plan.finish(remove=True)
     assert summary["documents"] == 120
-    assert chaos.left(faults) == []
+    assert worker_faults.pending(faults) == []
     assert files_in(tmp_path / "many") == files_in(tmp_path / "one")
-    processes = {process for process, *_ in chaos.ran(faults)}
+    processes = {process for process, *_ in worker_faults.finished_tasks(faults)}
     assert len(processes - {os.getpid()}) >= 3
     assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus", "many", "one"]
 
 
 def test_an_error_of_a_task_is_what_one_process_raises(tmp_path, faults):
-    chaos.ask(faults)
+    worker_faults.request(faults)
     plan, message = with_a_changed_input(tmp_path)
     with pytest.raises(fpstore.InputError) as raised:
         fpstore.ray.run(tmp_path / "plan")

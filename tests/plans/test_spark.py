@@ -12,9 +12,9 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import chaos
 import pytest
-from children import fill
+import worker_faults
+from disks import fill
 from planned import plan_build, plan_dedup, plan_lsh, plan_pairs, plan_probe
 from tasking import corpus_in, files_in, finished, listed, with_a_changed_input
 
@@ -84,7 +84,9 @@ def cluster(tmp_path_factory):
         builder = SparkSession.builder.master("local-cluster[2,1,1024]").appName("fpstore")
         settings = {
             **SETTINGS,
-            "spark.executorEnv.PYTHONPATH": chaos.in_workers(faults, Path(chaos.__file__).parent),
+            "spark.executorEnv.PYTHONPATH": worker_faults.worker_path(
+                faults, Path(worker_faults.__file__).parent
+            ),
         }
         for name, value in settings.items():
             builder = builder.config(name, value)
@@ -112,7 +114,7 @@ def wanted(tmp_path_factory):
 @pytest.mark.parametrize("search", ["bands", pytest.param("exact", marks=pytest.mark.slow)])
 def test_equals_one_process(tmp_path, cluster, search):
     spark, faults = cluster
-    chaos.ask(faults)
+    worker_faults.request(faults)
     source, asked = corpus_in(tmp_path / "corpus", count=120), {"text": "text", "search": search}
     found = fpstore.dedup(source, tmp_path / "one", **asked)
     many, removed, small = (
@@ -126,7 +128,7 @@ def test_equals_one_process(tmp_path, cluster, search):
     assert files_in(many) == files_in(tmp_path / "one")
     assert removed.read_bytes() == listed(found.removed, tmp_path / "one.csv")
     assert not (tmp_path / "many.plan").exists()
-    processes, executors, names = map(set, zip(*chaos.ran(faults), strict=True))
+    processes, executors, names = map(set, zip(*worker_faults.finished_tasks(faults), strict=True))
     assert len(executors) == 2
     assert len(processes) >= 2
     assert os.getpid() not in processes
@@ -137,11 +139,13 @@ def test_workers_that_end_or_are_refused_change_nothing(tmp_path, cluster, wante
     """Also an executor, all of whose processes end."""
     spark, faults = cluster
     source, asked, files = wanted
-    chaos.ask(faults, "exit before", "exit after", "fail before", "refuse before", "kill before")
+    worker_faults.request(
+        faults, "exit before", "exit after", "fail before", "refuse before", "kill before"
+    )
     ended(spark, plan_dedup(None, source, tmp_path / "many", **asked))
-    assert chaos.left(faults) == []
+    assert worker_faults.pending(faults) == []
     assert files_in(tmp_path / "many") == files
-    names = [name for *_, name in chaos.ran(faults)]
+    names = [name for *_, name in worker_faults.finished_tasks(faults)]
     assert len(names) >= len(set(names)) + 4  # one has ended after its result was there
 
 
@@ -186,15 +190,15 @@ def test_two_drivers_run_a_plan_at_once(tmp_path, cluster, wanted):
     """
     spark, faults = cluster
     source, asked, files = wanted
-    chaos.ask(faults, "straggle before")
+    worker_faults.request(faults, "straggle before")
     plan = plan_dedup(tmp_path / "plan", source, tmp_path / "many", **asked)
     with ThreadPoolExecutor(2) as pool:
         for job in [pool.submit(fpstore.spark.run, plan.path, spark) for _ in range(2)]:
             job.result()
     plan.finish()
-    assert chaos.left(faults) == []
+    assert worker_faults.pending(faults) == []
     assert files_in(tmp_path / "many") == files
-    names = [name for *_, name in chaos.ran(faults)]
+    names = [name for *_, name in worker_faults.finished_tasks(faults)]
     assert len(names) > len(set(names))
 
 
@@ -204,15 +208,17 @@ def test_a_job_goes_on_where_it_ended(tmp_path, cluster, wanted):
     source, asked, files = wanted
     plan = plan_dedup(tmp_path / "many.plan", source, tmp_path / "many", **asked)
     plan.run(1)
-    chaos.ask(faults)
+    worker_faults.request(faults)
     ended(spark, plan_dedup(None, source, tmp_path / "many", **asked))
-    assert "results/hash-00001.pieces" not in [name for *_, name in chaos.ran(faults)]
+    assert "results/hash-00001.pieces" not in [
+        name for *_, name in worker_faults.finished_tasks(faults)
+    ]
     assert files_in(tmp_path / "many") == files
 
 
 def test_an_error_of_a_task_is_what_one_process_raises(tmp_path, cluster):
     spark, faults = cluster
-    chaos.ask(faults)
+    worker_faults.request(faults)
     plan, message = with_a_changed_input(tmp_path)
     with pytest.raises(fpstore.InputError, match=f"^{re.escape(message)}$"):
         fpstore.spark.run(tmp_path / "plan", spark)
@@ -225,7 +231,7 @@ def test_a_full_disk_is_one_line_and_the_job_goes_on(tmp_path, cluster, wanted, 
     spark, faults = cluster
     source, asked, files = wanted
     disk = mounted_disk(8 << 20)
-    chaos.ask(faults)
+    worker_faults.request(faults)
     plan = plan_dedup(disk / "plan", source, tmp_path / "many", **asked)
     fill(disk, 2)
     with pytest.raises(fpstore.StorageError, match=r"/plan/.*No space left on device"):
@@ -247,6 +253,18 @@ def test_refused(tmp_path, cluster):
         fpstore.spark.run(tmp_path / "plan", spark, memory="1MiB")
 
 
+def run_in(folder, code, variables):
+    """Run Python code in a folder, with these variables as its environment."""
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=folder,
+        env=variables,
+        capture_output=True,
+        text=True,
+        timeout=180,
+    )
+
+
 @pytest.mark.skipif(
     int(pyspark.__version__.split(".")[0]) < 4,
     reason="the server of Spark Connect is in the package from 4.0 on",
@@ -263,15 +281,7 @@ def test_spark_connect(tmp_path):
         f"{PLANNED}\ntry: fpstore.spark.run(plan, spark); plan.finish(remove=True)\n"
         "finally: spark.stop()\n"
     )
-    variables = {**os.environ, **environment(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
-        env=variables,
-        capture_output=True,
-        text=True,
-        timeout=180,
-    )
+    done = run_in(tmp_path, code, {**os.environ, **environment(tmp_path)})
     assert (done.returncode, done.stdout) == (0, "pyspark.sql.connect.session False\n"), done.stderr
     assert files_in(tmp_path / "many") == files_in(tmp_path / "one")
 
@@ -313,14 +323,7 @@ def test_workers_without_fpstore_are_explained(tmp_path):
         f"{PLANNED}\ntry: fpstore.spark.run(plan, spark)\n"
         "except fpstore.MissingExtraError as error: print(error)\nfinally: spark.stop()\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
-        env=variables,
-        capture_output=True,
-        text=True,
-        timeout=180,
-    )
+    done = run_in(tmp_path, code, variables)
     told = (
         "Spark's workers run a Python without fpstore: .* PYSPARK_PYTHON, .* such as "
         f"{re.escape(sys.executable)} .*\n"

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import xxhash
 from building import run_python
-from children import fill
+from disks import fill
 from shards import ids_of, queries_of, rows_of, shards
 
 import fpstore

@@ -7,7 +7,7 @@ import struct
 import numpy as np
 import pytest
 import reference_columns as reference
-from asking import ASK, ASKING, asked
+from care_script import CARE_SCRIPT, SCRIPT_START, run_script
 from column_sets import resealed
 from commandline import fine
 from speeds import SOME_WIDTHS, slow
@@ -211,7 +211,7 @@ def test_progress_comes_in_pieces_and_may_end_it(good, monkeypatch):
 
 # --- Files that fail while a store is open --------------------------------------------------------
 
-CHANGE = f"""{ASKING}
+CHANGE = f"""{SCRIPT_START}
 with fpstore.open(path, "r+") as store:
     store.insert([1, 2, 3])
     os.truncate(name, length)
@@ -228,7 +228,7 @@ def test_a_table_truncated_under_an_open_store(store, table, share):
     path, bits = store
     file = path / GENERATION / table_name(min(table, 1) if bits == 32 else table)
     size = file.stat().st_size * share // 3 // 4096 * 4096
-    said = asked(ASK, path, file, size)
+    said = run_script(CARE_SCRIPT, path, file, size)
     assert any(str(file) in fault for fault in said["verify"]), said["verify"]
     assert said["backup"][0] == "CorruptStoreError"
     assert str(file) in said["backup"][1]
@@ -244,7 +244,7 @@ def test_a_table_truncated_under_an_open_store(store, table, share):
 def test_a_merge_and_a_split_of_a_truncated_table(store):
     path, _ = store
     file = path / GENERATION / table_name(0)
-    said = asked(CHANGE, path, file, file.stat().st_size // 3 // 4096 * 4096)
+    said = run_script(CHANGE, path, file, file.stat().st_size // 3 // 4096 * 4096)
     for what in ("split", "merge"):
         assert said[what][0] == "CorruptStoreError", said
         assert str(file) in said[what][1]

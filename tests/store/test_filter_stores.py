@@ -11,10 +11,10 @@ from filtering import (
     NEAR,
     STORED,
     N,
+    as_fingerprints,
     assert_alike,
     files_of,
     generation_of,
-    given,
     random_rows,
     shapes_of,
 )
@@ -97,7 +97,7 @@ def test_changes_and_merges(tmp_path):
     path = tmp_path / "a.fps"
     fpstore.build(path, STORED, design="flip-2", filter=True).close()
     before = check_filters(path, True)
-    more = given(random_rows(8 * N, 64, 5))
+    more = as_fingerprints(random_rows(8 * N, 64, 5))
     with (
         fpstore.open(path, "r+") as writer,
         fpstore.open(path) as reader,
@@ -181,7 +181,7 @@ def test_a_repair_keeps_the_setting(tmp_path, wanted):
 @pytest.mark.parametrize("width", [64, slow(256)])
 def test_each_way_to_build_writes_the_same(tmp_path, monkeypatch, width):
     """In memory, on several threads, of sorted parts on disk, and by a merge."""
-    stored = given(random_rows(3_000, width, 1), width)
+    stored = as_fingerprints(random_rows(3_000, width, 1), width)
 
     def built(name, threads=1):
         fpstore.build(

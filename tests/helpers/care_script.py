@@ -1,6 +1,6 @@
-"""A script that asks an open store everything while one of its files is cut or changed.
+"""A script that verifies, copies and repairs a store while one of its files is cut or damaged.
 
-A signal may end its process.
+It runs in a process of its own, which a signal may end.
 """
 
 import json
@@ -8,33 +8,33 @@ import os
 import subprocess
 import sys
 
-ASKING = """
+SCRIPT_START = """
 import json, os, sys
 import fpstore
 path, name, length = sys.argv[1], sys.argv[2], int(sys.argv[3])
-said = {}
-def ask(what, work):
+answers = {}
+def answer(what, work):
     try:
-        said[what] = work()
+        answers[what] = work()
     except fpstore.FpstoreError as error:
-        said[what] = [type(error).__name__, str(error)]
+        answers[what] = [type(error).__name__, str(error)]
 """
-ASK = f"""{ASKING}
+CARE_SCRIPT = f"""{SCRIPT_START}
 with fpstore.open(path) as store:
     if length >= 0:
         os.truncate(name, length)
-    ask("verify", lambda: [fault["message"] for fault in store.verify().faults])
-    ask("backup", lambda: store.backup(path + ".copy"))
+    answer("verify", lambda: [fault["message"] for fault in store.verify().faults])
+    answer("backup", lambda: store.backup(path + ".copy"))
 def repaired():
     report = fpstore.repair(path)
     return [report.faults, report.losses, report.fingerprints]
-ask("repair", repaired)
-print(json.dumps(said))
+answer("repair", repaired)
+print(json.dumps(answers))
 """
 
 
-def asked(code, *arguments, **environment):
-    """Run a script in a process of its own; return what it printed, as JSON."""
+def run_script(code, *arguments, **environment):
+    """Run a script, and return the JSON that it prints."""
     process = subprocess.run(
         [sys.executable, "-P", "-c", code, *map(str, arguments)],
         env=os.environ | environment,

@@ -3,7 +3,7 @@
 from concurrent.futures import Future
 
 
-class InPlace:
+class InlinePool:
     """Does all work at once, in the thread that submits it."""
 
     def __init__(self, threads):

@@ -1,4 +1,4 @@
-"""Files that a process holds, and disks that are nearly full."""
+"""Disks that are nearly full, and the files that this process has open."""
 
 import os
 from contextlib import suppress
@@ -13,7 +13,7 @@ def free_pages(disk):
 
 
 def fill(disk, room):
-    """Leave so many pages; with a negative number, as many as that less than none."""
+    """Write a file that leaves ``room`` pages of a disk free."""
     with (disk / "filler").open("wb") as file:
         size = (free_pages(disk) - room) * PAGE
         if size > 0:
@@ -26,6 +26,6 @@ def held_files(folder):
     lines = Path("/proc/self/maps").read_text().splitlines()
     names = [line[line.index("/") :] for line in lines if "/" in line]
     for link in Path("/proc/self/fd").iterdir():
-        with suppress(FileNotFoundError):  # that of the listing
+        with suppress(FileNotFoundError):  # the descriptor of the listing itself
             names.append(str(link.readlink()))
     return sorted({name for name in names if name.startswith(f"{folder}/")})

@@ -1,9 +1,8 @@
 """Faults of the processes that engines start for tasks.
 
-Each happens once, in the process that first comes by.
-
-Workers of Spark and Ray import this module (`in_workers`); a test asks for faults by files in a
-folder, and reads there which processes have run which tasks.
+Workers of Spark and Ray import this module at their start. A test requests faults by files in a
+folder, and reads there which processes have run which tasks. Each fault happens once, in the
+process that first reaches it.
 """
 
 import os
@@ -12,34 +11,34 @@ import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-PLACES = ("before", "after")  # a result is published
+FOLDER = "FPSTORE_WORKER_FAULTS"  # the variable of the environment
 LONGEST_WAIT = 120  # seconds: a test that needs more has failed
 
 
-def in_workers(folder, tests):
+def worker_path(folder, helpers):
     """Return the PYTHONPATH with which processes import this module at their start."""
     hook = (
-        "import os, sys\nos.environ['FPSTORE_CHAOS'] = "
-        f"{str(folder)!r}\nsys.path.append({str(tests)!r})\nimport chaos\n"
+        f"import os, sys\nos.environ[{FOLDER!r}] = {str(folder)!r}\n"
+        f"sys.path.append({str(helpers)!r})\nimport worker_faults\n"
     )
-    (folder / "sitecustomize.py").write_text(f"{hook}chaos.install()\n")
+    (folder / "sitecustomize.py").write_text(f"{hook}worker_faults.install()\n")
     return str(folder)
 
 
-def ask(folder, *faults):
-    """Ask for faults, such as ``exit before``, and forget what has run."""
+def request(folder, *faults):
+    """Request faults, such as ``exit before``, and forget which tasks have run."""
     (folder / "ran").write_text("")
     for number, fault in enumerate(faults):
         (folder / f"{fault.replace(' ', '-')}-{number}").touch()
 
 
-def ran(folder):
+def finished_tasks(folder):
     """Return the process, its grandparent and the result of each task that came to its end."""
     lines = [line.split() for line in (folder / "ran").read_text().splitlines()]
     return [(int(process), int(above), name) for process, above, name in lines]
 
 
-def left(folder):
+def pending(folder):
     """Return the faults that have not happened."""
     return sorted(path.name for path in folder.iterdir() if path.name.split("-")[-1].isdigit())
 
@@ -70,13 +69,13 @@ def parent_of(process):
 
 def _note(name):
     line = f"{os.getpid()} {parent_of(os.getppid())} {name}\n"
-    descriptor = os.open(Path(os.environ["FPSTORE_CHAOS"]) / "ran", os.O_WRONLY | os.O_APPEND)
+    descriptor = os.open(Path(os.environ[FOLDER]) / "ran", os.O_WRONLY | os.O_APPEND)
     os.write(descriptor, line.encode())
     os.close(descriptor)
 
 
 def _happen(place, target):
-    for path in sorted(Path(os.environ["FPSTORE_CHAOS"]).glob(f"*-{place}-*")):
+    for path in sorted(Path(os.environ[FOLDER]).glob(f"*-{place}-*")):
         with suppress(FileNotFoundError):
             path.unlink()
             FAULTS[path.name.split("-")[0]](target)
@@ -100,7 +99,7 @@ def _straggle(target):
     """Wait until another process has done the task."""
     last = time.monotonic() + LONGEST_WAIT
     while not target.exists():
-        assert time.monotonic() < last, "nobody else has done it"
+        assert time.monotonic() < last, "no other process has done it"
         time.sleep(0.05)
 
 

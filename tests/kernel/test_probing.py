@@ -21,7 +21,7 @@ MANY = 3 * probing.PROBE_QUERIES
 def test_a_batch_is_cut_evenly_into_few_parts(edge, threads):
     for count in {max(edge + off, 0) for off in (-1, 0, 1)}:
         queries = np.arange(count, dtype=np.uint64)
-        parts = probing.cut(queries, threads, probing.PROBE_QUERIES)
+        parts = probing.split_queries(queries, threads, probing.PROBE_QUERIES)
         assert np.array_equal(np.concatenate([queries[:0], *parts]), queries)
         sizes = [len(part) for part in parts]
         assert max(sizes, default=0) - min(sizes, default=0) <= 1

@@ -215,9 +215,9 @@ CHANGE = f"""{SCRIPT_START}
 with fpstore.open(path, "r+") as store:
     store.insert([1, 2, 3])
     os.truncate(name, length)
-    ask("split", lambda: str(store.split(path + ".parts", 2)))
-    ask("merge", lambda: str(store.merge()))
-print(json.dumps(said))
+    answer("split", lambda: str(store.split(path + ".parts", 2)))
+    answer("merge", lambda: str(store.merge()))
+print(json.dumps(answers))
 """
 
 

@@ -50,13 +50,13 @@ def file_of(path, name):
 )
 def test_a_file_truncated_under_an_open_store(copy, name, share):
     file = file_of(copy, name)
-    said = run_script(CARE_SCRIPT, copy, file, file.stat().st_size * share // 4 // 4096 * 4096)
-    assert any(str(file) in fault for fault in said["verify"]), said["verify"]
+    answers = run_script(CARE_SCRIPT, copy, file, file.stat().st_size * share // 4 // 4096 * 4096)
+    assert any(str(file) in fault for fault in answers["verify"]), answers["verify"]
     if name != MANIFEST_FILE:  # which a backup writes anew
-        assert said["backup"][0] in ("CorruptStoreError", "StorageError")
-        assert str(file) in said["backup"][1]
+        assert answers["backup"][0] in ("CorruptStoreError", "StorageError")
+        assert str(file) in answers["backup"][1]
         assert not (copy.parent / "s.copy").exists()
-    faults, losses, count = said["repair"]
+    faults, losses, count = answers["repair"]
     assert any(str(file) in fault["message"] for fault in faults)
     assert count == COUNT or losses
     if name.endswith(".fpt") or name == "numbers.mdb":
@@ -128,13 +128,13 @@ def test_a_backup_names_the_place_that_cannot_be_read(copy, shim):
     file = file_of(copy, "table-001.fpt")
     environment = {"LD_PRELOAD": str(shim), "OPENBLAS_NUM_THREADS": "1"}
     environment["FPFAULT_UNREADABLE"] = "s/gen-00000002/table-001.fpt:12288:16384"
-    said = run_script(CARE_SCRIPT, copy, file, -1, **environment)
-    assert said["backup"] == [
+    answers = run_script(CARE_SCRIPT, copy, file, -1, **environment)
+    assert answers["backup"] == [
         "CorruptStoreError",
         f"{file}: cannot be read at byte 12288 (Input/output error): run fpstore repair",
     ]
     assert not (copy.parent / "s.copy").exists()
-    assert said["repair"][1:] == [[], COUNT]
-    (fault,) = [fault for fault in said["verify"] if "cannot be read" in fault]
+    assert answers["repair"][1:] == [[], COUNT]
+    (fault,) = [fault for fault in answers["verify"] if "cannot be read" in fault]
     assert str(file) in fault
     assert "12288" in fault

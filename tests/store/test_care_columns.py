@@ -228,11 +228,11 @@ def test_a_table_truncated_under_an_open_store(store, table, share):
     path, bits = store
     file = path / GENERATION / table_name(min(table, 1) if bits == 32 else table)
     size = file.stat().st_size * share // 3 // 4096 * 4096
-    said = run_script(CARE_SCRIPT, path, file, size)
-    assert any(str(file) in fault for fault in said["verify"]), said["verify"]
-    assert said["backup"][0] == "CorruptStoreError"
-    assert str(file) in said["backup"][1]
-    faulty, losses, count = said["repair"]
+    answers = run_script(CARE_SCRIPT, path, file, size)
+    assert any(str(file) in fault for fault in answers["verify"]), answers["verify"]
+    assert answers["backup"][0] == "CorruptStoreError"
+    assert str(file) in answers["backup"][1]
+    faulty, losses, count = answers["repair"]
     assert any(str(file) in fault["message"] for fault in faulty)
     if table == 0 and bits > 64:  # the rows are only here, and their checksums were at the end
         assert count == 0
@@ -244,10 +244,10 @@ def test_a_table_truncated_under_an_open_store(store, table, share):
 def test_a_merge_and_a_split_of_a_truncated_table(store):
     path, _ = store
     file = path / GENERATION / table_name(0)
-    said = run_script(CHANGE, path, file, file.stat().st_size // 3 // 4096 * 4096)
+    answers = run_script(CHANGE, path, file, file.stat().st_size // 3 // 4096 * 4096)
     for what in ("split", "merge"):
-        assert said[what][0] == "CorruptStoreError", said
-        assert str(file) in said[what][1]
+        assert answers[what][0] == "CorruptStoreError", answers
+        assert str(file) in answers[what][1]
 
 
 # --- Statistics -----------------------------------------------------------------------------------

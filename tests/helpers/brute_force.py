@@ -7,10 +7,7 @@ from reference import joined_words, words_of
 
 
 def rows_of(numbers: Iterable[int], width: int = 64) -> np.ndarray:
-    """Return fingerprints as the kernel has them.
-
-    An array of words, of one dimension where a fingerprint is one word.
-    """
+    """Return fingerprints as the kernel has them: (n,), or (n, words) above 64 bits."""
     words = words_of(width)
     rows = np.frombuffer(
         b"".join([number.to_bytes(8 * words) for number in numbers]), ">u8"
@@ -23,7 +20,7 @@ def numbers_of(rows: np.ndarray) -> list[int]:
 
 
 def distances_of(rows: np.ndarray, row: np.ndarray) -> np.ndarray:
-    """Return the distances of rows from one: uint8, or uint16 for those of 256 bits."""
+    """Return the distances of rows from a row: uint8, or uint16 at 256 bits."""
     if rows.ndim == 1:
         return np.bitwise_count(rows ^ np.uint64(row))
     return np.bitwise_count(rows ^ row).sum(
@@ -46,7 +43,7 @@ def brute_force(
 def brute_force_many(
     fingerprints: np.ndarray, queries: Iterable[int] | np.ndarray, radius: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Do the same for several queries: limits, fingerprints and distances as columns."""
+    """Return the limits, fingerprints and distances of several queries, as columns."""
     parts = [brute_force(fingerprints, query, radius) for query in queries]
     lims = np.cumsum([0, *(len(found) for found, _ in parts)], dtype=np.int64)
     found = np.concatenate([fingerprints[:0], *(part[0] for part in parts)])

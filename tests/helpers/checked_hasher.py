@@ -1,4 +1,4 @@
-"""Whether a hasher with a law does what an index relies on."""
+"""A check that a hasher with a law does what an index relies on."""
 
 from __future__ import annotations
 

@@ -174,7 +174,7 @@ def brute(words, queries, radius):
 
 
 def matches(result):
-    """Return the same of what a probe or a scan returned."""
+    """Return the result of a probe or a scan in the form of ``brute``."""
     lims, fingerprints, distances = result[0], result[1], result[2]
     rows = (fingerprints[:, None] if fingerprints.ndim == 1 else fingerprints).tolist()
     pairs = [(d, *row) for d, row in zip(distances.tolist(), rows, strict=True)]
@@ -193,7 +193,7 @@ def even_thresholds(radius, tables):
 
 
 def verify(file, rows=None):
-    """Verify a file, and the references of one with the row file."""
+    """Verify a file, and the references of a file of references into the row file."""
     digest = file.verify()
     if rows is not None and file.header.kind == KIND_REFERENCES:
         for fault in check_references([(file, digest)], rows):

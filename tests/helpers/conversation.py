@@ -16,7 +16,7 @@ TIMEOUT_SECONDS = 60  # of every wait: only a fault takes as long
 
 
 class Conversation:
-    """A process of the command; a wait that takes a minute fails."""
+    """A process of the command line, whose answers must come within a minute."""
 
     def __init__(self, *arguments: object, stdin: int | IO[bytes] = subprocess.PIPE) -> None:
         # it would flush, too
@@ -49,7 +49,7 @@ class Conversation:
         return line.decode()
 
     def is_silent(self) -> bool:
-        """Whether it has written nothing that was not read."""
+        """Return whether all that the command has written was read."""
         return not self._answers and not self._has_output(0)
 
     def ended(self) -> tuple[int, bytes, str]:
@@ -58,7 +58,7 @@ class Conversation:
         return self.process.returncode, self._answers + out, err.decode()
 
     def interrupted(self, number: signal.Signals) -> tuple[int, bytes, str]:
-        """Send a signal, and return the same while its input stays open."""
+        """Send a signal while its input is open, and return the same as ``ended``."""
         self.process.send_signal(number)
         code = self.process.wait(TIMEOUT_SECONDS)
         return code, *self.ended()[1:]

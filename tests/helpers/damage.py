@@ -1,6 +1,6 @@
-"""Damages to the files of a small store, and what comes of each.
+"""Damages to the files of a small store, and the outcome of each.
 
-An error, the right answer, or a fault.
+An outcome is an error, the right answer, or a fault.
 """
 
 import faulthandler
@@ -87,7 +87,7 @@ def right(good):
 
 
 def outcome(path, right, ask=answers):
-    """Say what a damaged store does: first verify, then everything else."""
+    """Return what a damaged store does: first in verify, then in everything else."""
     try:
         store = fpstore.open(path)
     except fpstore.FpstoreError:
@@ -166,7 +166,7 @@ def cut(length):
 
 
 def check(copy, name, right, damages, allowed, ask=answers):
-    """Apply the damages, labelled; nothing may come of them but what is allowed."""
+    """Apply labelled damages, and check that each outcome is allowed."""
     shutil.copyfile(copy / name, copy.parent / "pristine")
     labels = list(damages)
     results = outcomes(copy, name, right, [damages[label] for label in labels], ask)
@@ -207,7 +207,7 @@ def used_bytes(path):
 
 
 def records_of(file):
-    """Return what an LMDB file holds, by key."""
+    """Return the values of an LMDB file by their keys."""
     with (
         lmdb.open(str(file), subdir=False, readonly=True, lock=False) as environment,
         environment.begin() as transaction,

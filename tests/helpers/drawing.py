@@ -1,7 +1,4 @@
-"""Pictures that the tests draw.
-
-Gradients, shapes, noise, and scenes with the smooth areas and edges of photographs.
-"""
+"""Drawn pictures: gradients, shapes, noise, and scenes like photographs."""
 
 import io
 
@@ -45,7 +42,7 @@ def noise(seed, size=(120, 90)):
 
 
 def in_mode(picture, mode):
-    """Convert a picture; with real transparency, and 16 bits that are used."""
+    """Convert a picture to a mode, with real transparency, and all of 16 bits."""
     if mode in ("RGBA", "LA"):
         picture = picture.convert(mode)
         picture.putalpha(Image.linear_gradient("L").resize(picture.size))

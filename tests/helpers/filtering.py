@@ -1,4 +1,4 @@
-"""Stores with filters: fingerprints for them, and what they have of filters."""
+"""Fingerprints for stores with filters, and the filters that such a store has."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ def random_rows(count: int, width: int, seed: int) -> np.ndarray:
 
 
 def flipped(rows: np.ndarray, most: int, seed: int) -> np.ndarray:
-    """Return the rows with up to so many bits flipped."""
+    """Return the rows with up to ``most`` bits flipped in each."""
     random = np.random.default_rng(seed)
     bits = np.unpackbits(rows, axis=1)
     for row in bits:

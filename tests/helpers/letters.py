@@ -1,7 +1,4 @@
-"""A hasher for tests.
-
-Words of 24 letters from a to d, of which each letter is a hash value.
-"""
+"""A hasher of words of 24 letters from a to d: each letter is a hash value."""
 
 from __future__ import annotations
 
@@ -93,7 +90,7 @@ def _known(words: Sequence[str]) -> Any:
 
 
 def some_words(rng: random.Random, count: int, changes: int = 6) -> list[str]:
-    """Words in families, with copies among them."""
+    """Return words in families, with copies among them."""
     parents = ["".join(rng.choices(LETTERS, k=LENGTH)) for _ in range(max(count // 4, 1))]
     words = []
     for _ in range(count):

@@ -1,4 +1,4 @@
-"""The start of a script whose process may not take more memory than it has and some more."""
+"""The start of a script that limits how much more memory its process may take."""
 
 LIMITED = """
     import json, resource, sys

@@ -1,4 +1,4 @@
-"""Logs for the tests: changes, and what readers and writers make of a file."""
+"""Changes for logs, and what readers and writers make of the file of a log."""
 
 import struct
 
@@ -48,7 +48,7 @@ def parts(found):
 
 
 def merged(changes):
-    """Return several changes as one, as they are read."""
+    """Return several changes as the one change that a reader makes of them."""
     joined = [np.concatenate([part[i] for part in changes]) for i in range(1, 4)]
     return Change(
         changes[-1].totals, *joined, [string for part in changes for string in part.strings]

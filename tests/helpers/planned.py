@@ -1,4 +1,4 @@
-"""Small plans of a deduplication, what they write, and running them."""
+"""Small plans of a deduplication: they are made and run, and their output is read."""
 
 import random
 from functools import partial
@@ -11,7 +11,7 @@ SIZES = ("part_bytes", "slice_rows", "star_rows")
 
 
 def plan_of(kind, folder, *places, **fields):
-    """Return a plan of a kind in a folder: the sizes of tasks are among the fields of the spec."""
+    """Return a plan in a folder; ``fields`` are those of its spec and the sizes of its tasks."""
     sizes = {name: fields.pop(name) for name in SIZES if name in fields}
     return Plan.of(kind(*places, **fields), folder, **sizes)
 
@@ -28,10 +28,7 @@ def plan_join(folder, store, other, output, **fields):
 
 
 def corpus_at(folder, files=2, rows=60, suffix=".csv"):
-    """Write rows of fingerprints, of which half are near another one, to some files in a folder.
-
-    Return it.
-    """
+    """Write rows of fingerprints, half of them near others, to files in a folder; return it."""
     rng, made = random.Random(4), []
     for _ in range(rows):
         found = (
@@ -48,7 +45,7 @@ def corpus_at(folder, files=2, rows=60, suffix=".csv"):
 
 
 def planned(root, source=None, plan="plan", output="out", **asked):
-    """Return a plan in a folder of the corpus that is there."""
+    """Return a plan for the corpus in a folder."""
     source = root / "corpus" if source is None else source
     return plan_dedup(
         root / plan, source, root / output, **ASKED, removed=root / "removed.csv", **asked
@@ -56,7 +53,7 @@ def planned(root, source=None, plan="plan", output="out", **asked):
 
 
 def run_all(plan):
-    """Run what is left in this process, and finish; return the summary."""
+    """Run all pending tasks in this process, and finish; return the summary."""
     for index in range(len(plan)):
         plan.run(index)
     return plan.finish()
@@ -73,7 +70,7 @@ def written(root, output="out"):
 
 
 def done_at(root, **asked):
-    """Make and run a plan in a folder with a corpus; return what it writes."""
+    """Make and run a plan for the corpus in a folder; return its output."""
     plan = planned(root, **asked)
     run_all(plan)
     plan.remove()

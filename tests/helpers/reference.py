@@ -1,8 +1,7 @@
-"""The readable decoder: docs/format.md in plain Python, section by section.
+"""The readable decoder of table files: docs/format.md in plain Python, section by section.
 
-Reference_*.py have the other files.
-
-Slow on purpose and independent of the kernel: what the two agree on is what the format page says.
+The modules reference_* decode the other files. All are slow and independent of the kernel: where
+both agree, the files are as the format page says.
 Bit strings are ``bitarray`` objects, most significant bit first. A fingerprint is the number that
 its words stand for, read as one: a number of 64, 128 or 256 bits, of which those of 32 bits take
 the upper half.

@@ -1,7 +1,6 @@
 """The section "Column table" of docs/format.md as a short, slow program.
 
-Files from fingerprints, and probes of them.
-
+It makes files of fingerprints, and probes them.
 Fingerprints are Python integers of ``width`` bits; bit 0 is the most significant.
 """
 

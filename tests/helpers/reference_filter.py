@@ -1,8 +1,7 @@
 """The section "Filter file" of docs/format.md as a short, slow program.
 
-Files from entries, and what they say of a prefix.
-
-Entries are Python integers, as of ``reference``: the words of each as one number.
+It makes files of entries, and looks a prefix up in them. An entry is a Python integer, as in
+``reference``: its words are read as one number.
 """
 
 import struct

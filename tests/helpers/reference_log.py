@@ -1,4 +1,4 @@
-"""The third part of the readable decoder: what docs/format.md says of the log of changes."""
+"""The readable decoder of logs of changes, as docs/format.md describes them."""
 
 import struct
 from contextlib import suppress

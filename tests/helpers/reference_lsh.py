@@ -1,7 +1,4 @@
-"""LSH indexes as docs/format.md describes them.
-
-A slow program, and brute force over sketches, as the oracle of tests.
-"""
+"""The readable decoder of LSH indexes, and brute force over sketches as an oracle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Readable codecs of what is beside the tables: id records and the manifest (docs/format.md)."""
+"""Readable codecs of id records and of the manifest, as docs/format.md describes them."""
 
 import json
 import struct

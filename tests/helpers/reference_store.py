@@ -1,8 +1,6 @@
-"""The second part of the readable decoder.
+"""The readable decoder of LMDB files: the ids and strings in them, by docs/format.md.
 
-What docs/format.md says of LMDB files, of the ids and of the strings in them.
-
-LMDB itself is left to its library, which gets a file only after its seal has been checked.
+The LMDB library reads a file only after the seal of the file was checked here.
 """
 
 import struct

@@ -1,7 +1,4 @@
-"""Fingerprints of vectors as their documentation has them, in Python's integers and fractions.
-
-Slow, and without any rounding.
-"""
+"""Fingerprints of vectors as documented, in Python's integers and fractions without rounding."""
 
 from fractions import Fraction
 

@@ -19,7 +19,7 @@ def tail_bytes(used):
 
 
 def key_of(number, words=1):
-    """Return a key, which differs from the next one in its last word; not every number is one."""
+    """Return the key of a number: keys differ in their last word, and leave gaps."""
     return (
         number * (2**64 + 2**128 if words > 1 else 0) % 2 ** (64 * words) + number * 3_000_017 + 5
     )
@@ -34,7 +34,7 @@ def rows(keys, words=1):
 
 
 def written(path, items, words=1):
-    """Write a sealed file with these keys and values, which ascend; return its shape."""
+    """Write a sealed file of ascending (key, value), and return its shape."""
     writer = sealed.SealedWriter(path)
     writer.append(rows([key for key, _ in items], words), [value for _, value in items])
     return writer.finish()

@@ -51,7 +51,7 @@ def make_set(kind, count=400):
 
 
 def queries_for(fingerprints, rng, count=24):
-    """Return stored ones, neighbours of stored ones, both ends of the range, and strangers."""
+    """Return stored fingerprints, neighbours of them, both ends of the range, and strangers."""
     some = rng.choice(fingerprints, count) if len(fingerprints) else EMPTY
     near = some.copy()
     for _ in range(int(rng.integers(1, 9))):

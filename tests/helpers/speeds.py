@@ -9,7 +9,7 @@ import itertools
 
 import pytest
 
-# whether cases of the slow run are made at all: conftest.py knows which run this is
+# whether slow cases are made at all: conftest.py knows which run this is
 all_cases = True
 
 
@@ -24,13 +24,11 @@ def slow(*values):
 
 
 def crossed(*dimensions, share=None):
-    """Return all combinations of some values, to parametrize a test with.
+    """Return all combinations of some values, as cases of a parametrized test.
 
-    One of each ``share`` is not slow.
-
-    Without ``share`` it is the size of the smallest dimension. With three or more dimensions each
-    pair of values then comes together in the full run, as long as what is left can make up any
-    remainder; with two each value comes at least once.
+    One of each ``share`` combinations is not slow. The default of ``share`` is the size of the
+    smallest dimension: with two dimensions, each value is then in a case that is not slow. With
+    three or more, each pair of values is, if the other dimensions can make up any remainder.
     """
     share = share or min(map(len, dimensions))
     cases = []

@@ -1,4 +1,4 @@
-"""Corpora of texts in files, and plans that are run in this process."""
+"""Corpora of texts in files, and the outputs of plans over them."""
 
 import csv
 import hashlib
@@ -63,7 +63,7 @@ def corpus_in(folder, suffix="parquet", count=240, files=3, seed=1):
 
 
 def finished(plan):
-    """Run all tasks in this process."""
+    """Run all tasks in this process, and return the summary of the plan."""
     assert [plan.run(index) for index in range(len(plan))] == [True] * len(plan)
     return plan.finish()
 

@@ -1,6 +1,4 @@
-"""Children without a start.
-
-A warm process that has imported fpstore forks each Python child that a test asks for.
+"""A warm process, which has imported fpstore and forks the Python children of tests.
 
 A process of ``python -m fpstore ...`` or ``python -c ...`` takes half a second to start, most of it
 to import NumPy and fpstore. After ``install()``, ``subprocess`` has a warm process fork such a
@@ -55,10 +53,11 @@ class Warm:
             theirs.set_inheritable(True)
             os.spawnv(os.P_NOWAIT, sys.executable, command)  # ends when the socket does
         self._socket, self._lock, self._owner = ours, threading.Lock(), os.getpid()
-        self._environment = started(os.environ)
+        self._environment = read_at_start(os.environ)
 
-    def would_start_alike(self, environment):
-        return self._owner == os.getpid() and started(environment) == self._environment
+    def serves(self, environment):
+        """Return whether a true start would read the same variables, in a child of this process."""
+        return self._owner == os.getpid() and read_at_start(environment) == self._environment
 
     def fork(self, request, files):
         """Return the process id of a new child of this process."""
@@ -73,8 +72,8 @@ class Warm:
                 libc.prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
-def started(environment):
-    """Return the variables that only a start reads."""
+def read_at_start(environment):
+    """Return the variables that only a true start reads."""
     return {name: value for name, value in environment.items() if READ_AT_START.match(name)}
 
 
@@ -90,7 +89,7 @@ def plain_python(args):
     )
 
 
-def starts_plainly(start):
+def can_be_forked(start):
     """Return whether a call of ``Popen`` has nothing that a fork of the warm process lacks."""
     if not (start.close_fds and start.restore_signals and plain_python(start.args)):
         return False
@@ -105,7 +104,7 @@ def starts_plainly(start):
 
 
 def install():
-    """Let subprocess ask a warm process of this one."""
+    """Let ``subprocess`` have a warm process fork its children."""
     if os.environ.get("FPSTORE_TRUE_STARTS"):
         return
     warm = []
@@ -116,11 +115,11 @@ def install():
             os.fsdecode(name): os.fsdecode(value)
             for name, value in (os.environ if start.env is None else start.env).items()
         }
-        usual = starts_plainly(start)
+        usual = can_be_forked(start)
         if usual and not warm:
             warm.append(Warm())
         request = b""
-        if usual and warm[0].would_start_alike(environment):
+        if usual and warm[0].serves(environment):
             child = {
                 "arguments": list(map(os.fsdecode, start.args)),
                 "folder": os.fsdecode(start.cwd or Path.cwd()),
@@ -183,7 +182,7 @@ def serve(number):
 
 
 def become(request, files):
-    """Be the process that was asked for."""
+    """Turn this fork into the requested child."""
     global script
     spare = [os.dup(file) for file in files]  # a number below 3 may be one of the others
     for file in files:

@@ -17,7 +17,7 @@ import fpstore
 SETUP = """
 import contextlib, ctypes, json, os, signal, numpy as np, fpstore
 from inline_pool import InlinePool
-from living import reader as reader_of
+from forks import reader as reader_of
 from small_stores import content, rows_of
 from pathlib import Path
 from fpstore.change import merge as merges

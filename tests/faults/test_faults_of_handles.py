@@ -6,7 +6,7 @@ import resource
 import threading
 
 import pytest
-from living import Child, wait_for
+from forks import Child, wait_for
 from small_stores import FINGERPRINTS, build, pairs, rows_of
 from speeds import crossed, slow
 

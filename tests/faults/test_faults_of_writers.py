@@ -15,9 +15,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from commandline import run
-from living import CHANGES
 from small_stores import FINGERPRINTS, RNG, build, pairs, rows_of
 from speeds import crossed, slow
+from store_model import CHANGES
 
 import fpstore
 from fpstore.disk.locks import WriterLock

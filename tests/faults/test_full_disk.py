@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from commandline import run
 from disks import fill
-from living import forked
+from forks import forked
 from resuming import near
 from small_stores import content, rows_of
 from speeds import crossed, slow

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from disks import held_files
-from living import forked
+from forks import forked
 from sets import cut_batches
 from speeds import slow
 

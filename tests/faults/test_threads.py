@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 from building import run_python
-from living import forked
+from forks import forked
 from speeds import slow
 
 import fpstore

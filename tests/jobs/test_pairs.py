@@ -6,8 +6,8 @@ Every width, radius and design of a join, in small and large steps.
 import numpy as np
 import pytest
 from column_sets import KINDS, as_given, make_set
+from forks import forked
 from isas import ISAS
-from living import forked
 from near_pairs import brute, wanted_pairs, wanted_sets
 from speeds import SOME_WIDTHS, crossed, slow
 

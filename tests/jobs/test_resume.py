@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from commandline import failure, fine, run
-from living import forked
+from forks import forked
 from resuming import JOBS, command, in_another, killed, near, outputs
 from speeds import slow
 

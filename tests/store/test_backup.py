@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from building import listing
 from commandline import failure, fine
-from living import forked
+from forks import forked
 from small_stores import rows_of
 from speeds import slow
 

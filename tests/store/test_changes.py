@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from living import CHANGES, MAX, content_of, plain, words
 from sets import flipped, make_set
 from speeds import crossed
+from store_model import CHANGES, MAX, content_of, plain, words
 
 import fpstore
 from fpstore import Match

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from living import Child, content_of, reader, words
+from forks import Child, reader
 from sets import make_set
 from speeds import slow
+from store_model import content_of, words
 
 import fpstore
 

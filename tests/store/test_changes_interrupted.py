@@ -9,8 +9,8 @@ from contextlib import contextmanager, suppress
 
 import numpy as np
 import pytest
-from living import Model, content_of, words
 from speeds import crossed
+from store_model import Model, content_of, words
 
 import fpstore
 from fpstore.change import merge as merging

@@ -8,9 +8,10 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from living import Model, check_merged, content_of, wait_for, words
+from forks import wait_for
 from sets import make_set
 from speeds import crossed
+from store_model import Model, check_merged, content_of, words
 
 import fpstore
 from fpstore.building.generation_writer import TrackedWork

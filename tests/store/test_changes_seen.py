@@ -6,7 +6,8 @@ import threading
 import time
 
 import pytest
-from living import Child, content_of, reader, wait_for, words
+from forks import Child, reader, wait_for
+from store_model import content_of, words
 
 import fpstore
 from fpstore.change import merge

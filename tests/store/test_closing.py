@@ -8,7 +8,7 @@ import os
 from contextlib import nullcontext
 
 import pytest
-from living import wait_for
+from forks import wait_for
 
 from fpstore.disk import files as closing
 

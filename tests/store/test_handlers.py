@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
-from living import Child
+from forks import Child
 from speeds import crossed
 
 import fpstore

@@ -8,8 +8,8 @@ import shutil
 
 import numpy as np
 import pytest
-from living import Model, check_merged, content_of, words
 from speeds import crossed
+from store_model import Model, check_merged, content_of, words
 
 import fpstore
 from fpstore.format.strings import RecordReader

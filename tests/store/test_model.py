@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from forks import Child, reader
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -20,18 +21,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from living import (
-    MAX,
-    Child,
-    Model,
-    answers,
-    check_merged,
-    content_of,
-    expected,
-    plain,
-    reader,
-    words,
-)
+from store_model import MAX, Model, answers, check_merged, content_of, expected, plain, words
 
 import fpstore
 

@@ -137,7 +137,7 @@ def test_plans_that_fit_come_first_and_best_first():
         assert times == sorted(times)
 
 
-# --- The best_plan -------------------------------------------------------------------------------------
+# --- The best plan --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

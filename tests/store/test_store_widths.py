@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 import reference
 import reference_log
-from living import Model, answers, expected, plain
 from repairing import GENERATION
 from small_stores import content
 from speeds import ALL_WIDTHS, SOME_WIDTHS, crossed, slow
+from store_model import Model, answers, expected, plain
 from wide import alike_numbers
 
 import fpstore

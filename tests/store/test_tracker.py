@@ -6,7 +6,8 @@ Which snapshot is current when there are records, merges, renames, forks and exc
 import threading
 
 import pytest
-from living import Child, words
+from forks import Child
+from store_model import words
 
 import fpstore
 from fpstore.change import merge

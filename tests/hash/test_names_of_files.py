@@ -10,7 +10,7 @@ import pytest
 import zstandard
 from commandline import run
 from inputs import json_lines
-from planned import plan_dedup
+from small_plans import plan_dedup
 
 import fpstore
 from fpstore.errors import InputError

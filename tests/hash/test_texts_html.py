@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from commandline import failure, fine, run
 from inputs import json_lines
-from planned import plan_build, plan_dedup, plan_lsh, plan_probe
+from small_plans import plan_build, plan_dedup, plan_lsh, plan_probe
 
 import fpstore
 from fpstore import ImageHash, SimHash

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from commandline import TEXT_AND_ID, run
-from planned import plan_dedup
+from small_plans import plan_dedup
 
 import fpstore
 from fpstore.errors import InputError

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from commandline import failure, fine
-from planned import plan_dedup
-from tasking import corpus_in, files_in, finished, listed, rows_of, write
+from small_plans import plan_dedup
+from text_corpora import corpus_in, files_in, finished, listed, rows_of, write
 
 import fpstore
 from fpstore import MinHash, _kernel

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from planned import plan_build, plan_dedup, plan_lsh
-from tasking import corpus_in, files_in
+from small_plans import plan_build, plan_dedup, plan_lsh
+from text_corpora import corpus_in, files_in
 
 import fpstore
 import fpstore.spark

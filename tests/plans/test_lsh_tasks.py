@@ -8,9 +8,9 @@ import sys
 
 import pytest
 from commandline import TEXT_FIELD, run
-from planned import plan_lsh
+from small_plans import plan_lsh
 from speeds import crossed
-from tasking import corpus_in, digests_in, finished, rows_of, write
+from text_corpora import corpus_in, digests_in, finished, rows_of, write
 
 import fpstore
 from fpstore import MinHash, lsh

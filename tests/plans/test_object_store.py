@@ -17,8 +17,8 @@ from urllib.request import Request, urlopen
 
 import pytest
 from commandline import failure, fine
-from planned import ASKED, corpus_at, done_at, plan_dedup
 from pyarrow import fs
+from small_plans import ASKED, corpus_at, done_at, plan_dedup
 from speeds import slow
 
 import fpstore

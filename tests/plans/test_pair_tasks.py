@@ -6,9 +6,9 @@ The rows are those of one process, however stores are sharded and tables are cut
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from planned import plan_join, plan_pairs, plan_probe
+from small_plans import plan_join, plan_pairs, plan_probe
 from speeds import crossed
-from tasking import finished
+from text_corpora import finished
 
 import fpstore
 from fpstore.base.width import Width, distinct

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import worker_faults
-from tasking import corpus_in, files_in, with_a_changed_input
+from text_corpora import corpus_in, files_in, with_a_changed_input
 
 import fpstore
 import fpstore.ray

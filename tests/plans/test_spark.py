@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 import worker_faults
 from disks import fill
-from planned import plan_build, plan_dedup, plan_lsh, plan_pairs, plan_probe
-from tasking import corpus_in, files_in, finished, listed, with_a_changed_input
+from small_plans import plan_build, plan_dedup, plan_lsh, plan_pairs, plan_probe
+from text_corpora import corpus_in, files_in, finished, listed, with_a_changed_input
 
 import fpstore
 import fpstore.spark

@@ -7,9 +7,9 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from commandline import failure, fine
-from planned import plan_build, plan_dedup, plan_pairs, plan_probe
+from small_plans import plan_build, plan_dedup, plan_pairs, plan_probe
 from speeds import ALL_WIDTHS, full
-from tasking import corpus_in, digests_in, finished, rows_of, write
+from text_corpora import corpus_in, digests_in, finished, rows_of, write
 
 import fpstore
 from fpstore.errors import CorruptStoreError, FpstoreError, InputError, StoreExistsError

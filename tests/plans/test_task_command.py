@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from commandline import TEXT_FIELD, failure, fine, run
-from planned import plan_dedup
-from tasking import corpus_in, finished
+from small_plans import plan_dedup
+from text_corpora import corpus_in, finished
 
 import fpstore
 from fpstore.errors import CorruptStoreError, InputError, StoreNotFoundError

@@ -13,7 +13,7 @@ from multiprocessing import active_children
 
 import pytest
 from faultline import states
-from planned import corpus_at, done_at, plan_pairs, planned, run_all, written
+from small_plans import corpus_at, done_at, plan_pairs, planned, run_all, written
 from speeds import crossed, slow
 
 import fpstore
@@ -22,7 +22,7 @@ from fpstore.plans import dedup, open_plan, pairs
 SMALL = {"slice_rows": 10}
 SETUP = """
 import json, os
-from planned import corpus_at, done_at, planned, run_all, written
+from small_plans import corpus_at, done_at, planned, run_all, written
 
 corpus_at(root / "corpus", files=1, rows=24)
 expected = done_at(root)

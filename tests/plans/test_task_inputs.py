@@ -14,7 +14,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from planned import (
+from small_plans import (
     ASKED,
     corpus_at,
     done_at,

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from commandline import run
-from planned import plan_build, plan_probe
-from tasking import finished
+from small_plans import plan_build, plan_probe
+from text_corpora import finished
 
 import fpstore
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from inputs import json_lines
-from planned import plan_dedup
+from small_plans import plan_dedup
 
 from fpstore.errors import InputError
 from fpstore.io import open_writer

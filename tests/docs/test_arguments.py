@@ -360,7 +360,8 @@ def test_arrays_are_refused_where_names_are_listed(here):
 def test_every_argument_of_simhash_and_of_the_document_reader(here):
     table = takes(
         {
-            "shingle weighting width hash case punctuation marks digits spaces hyphens order": NOTHING,
+            "shingle weighting width hash case": NOTHING,
+            "punctuation marks digits spaces hyphens order": NOTHING,
             "size": {"1", "numpy 1", "99"},
             "seed": {"0", *COUNTS},
             "normalize": FLAGS,

@@ -36,14 +36,28 @@ MOMENTS = """
             write_clusters(found, writer, None)
 
     def reported(out):
+        snapshot, resources = store.snapshot(), Resources(1 << 30, 2)
         page = report.report_page(
-            store.snapshot(), describe(store.snapshot(), 0), 3, Files(None, None), Resources(1 << 30, 2)
+            snapshot, describe(snapshot, 0), 3, Files(None, None), resources
         )
         with Sink(out) as sink:
             sink.write(page.encode())
 
     def deduplicated(out, source="c.jsonl", **how):
-        fpstore.dedup(source, out, text="text", id="id", keep="smallest", group="greedy", threads=2, **how)
+        choice = {"keep": "smallest", "group": "greedy", "threads": 2, **how}
+        fpstore.dedup(source, out, text="text", id="id", **choice)
+
+    def hashes(out):
+        fpstore.dedup("h.tsv", out, fingerprint="hash", id="id", keep="central", threads=1)
+
+    def folder(out):
+        fpstore.dedup("notes", Path(out).with_suffix(""), text=True, threads=2)
+
+    def boilerplate(out):
+        fpstore.remove_boilerplate("notes", Path(out).with_suffix(""), text=True, more_than=2)
+
+    def parquet(out):
+        deduplicated(Path(out).with_suffix(".parquet"), source="c.parquet")
 
     def resumed(out):
         deduplicated(out, resume="kept")
@@ -54,18 +68,19 @@ MOMENTS = """
         "cluster": clustered,
         "report": reported,
         "dedup": deduplicated,
-        "dedup hashes": lambda out: fpstore.dedup("h.tsv", out, fingerprint="hash", id="id", keep="central", threads=1),
-        "dedup folder": lambda out: fpstore.dedup("notes", Path(out).with_suffix(""), text=True, threads=2),
+        "dedup hashes": hashes,
+        "dedup folder": folder,
         "dedup resumed": resumed,
         "dedup shards": lambda out: deduplicated(Path(out).with_suffix(""), source="crawl"),
-        "dedup parquet": lambda out: deduplicated(Path(out).with_suffix(".parquet"), source="c.parquet"),
-        "boilerplate": lambda out: fpstore.remove_boilerplate("notes", Path(out).with_suffix(""), text=True, more_than=2),
+        "dedup parquet": parquet,
+        "boilerplate": boilerplate,
     }
     pyarrow.parquet.write_table(pyarrow.json.read_json("c.jsonl"), "c.parquet")
     Path("crawl").mkdir()
     for shard in range(4):
         shutil.copy("c.jsonl", f"crawl/{shard}.jsonl")
-    suffixes = {"dedup": ".jsonl", "dedup resumed": ".jsonl", "dedup parquet": ".parquet", "report": ".html"}
+    suffixes = {"dedup": ".jsonl", "dedup resumed": ".jsonl", "dedup parquet": ".parquet"}
+    suffixes["report"] = ".html"
     job, suffix = jobs[name], suffixes.get(name, ".tsv")
 
     def content(out):

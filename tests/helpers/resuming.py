@@ -78,15 +78,17 @@ def job_folder(inputs_of_jobs, tmp_path, monkeypatch, small_parts):
 
 
 JOBS = {
-    "dedup texts": "dedup c.jsonl {} --text-field text --id-field id --clusters {}.tsv --threads 2 --force",
-    "dedup bands": "dedup c.jsonl {} --text-field text --id-field id --search bands --removed {}.tsv "
+    "dedup texts": "dedup c.jsonl {} --text-field text --id-field id --clusters {}.tsv "
     "--threads 2 --force",
-    "dedup verified": "dedup c.jsonl {} --text-field text --id-field id --verify --removed {}.tsv --threads 1 "
-    "--force",
+    "dedup bands": "dedup c.jsonl {} --text-field text --id-field id --removed {}.tsv "
+    "--search bands --threads 2 --force",
+    "dedup verified": "dedup c.jsonl {} --text-field text --id-field id --removed {}.tsv "
+    "--verify --threads 1 --force",
     "dedup parquet": "dedup c.parquet {} --text-field text --keep central --threads 1 --force",
-    "dedup csv": "dedup c.csv {} --text-field text --id-field id --keep smallest --group greedy --threads "
-    "1 --force",
-    "dedup hashes": "dedup h.tsv {} --fingerprint-field hash --id-field id --keep central --threads 2 --force",
+    "dedup csv": "dedup c.csv {} --text-field text --id-field id --keep smallest --group greedy "
+    "--threads 1 --force",
+    "dedup hashes": "dedup h.tsv {} --fingerprint-field hash --id-field id --keep central "
+    "--threads 2 --force",
     "pairs": "pairs s.fps --output {} --threads 2",
     "pairs by one": "pairs s.fps --output {} --threads 1 --radius 2",
     "join": "join s.fps few.fps --output {} --threads 2 --radius 8",
@@ -146,7 +148,7 @@ def calls_in_a_child(work, call, methods, after=False):
 
 
 def in_another(arguments, call=0, names=("replace",), after=False):
-    """Run a command in a process that is killed when it renames a file, or calls other methods of paths."""
+    """Run a command in a process that is killed at a call of a method of paths, or at a rename."""
     methods = [(Path, name) for name in names]
     return calls_in_a_child(lambda: main(arguments, standalone_mode=False), call, methods, after)
 

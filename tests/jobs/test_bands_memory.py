@@ -45,7 +45,10 @@ SEARCH = (
 
 @pytest.mark.full
 def test_a_search_takes_its_budget_and_some_bytes_a_document():
-    """Fingerprints take 64 MiB, the keys of a band with numbers as they are sorted as much, and there is room for neither."""
+    """There is no room for the fingerprints, nor for the keys of a band as they are sorted.
+
+    Both take 64 MiB.
+    """
     code, out, err = run_python(SEARCH, ROWS, BANDS, BUDGET, BUDGET + SPARE + 8 * ROWS)
     assert (code, err) == (0, ""), err
     assert json.loads(out) == ["uint32", 0]

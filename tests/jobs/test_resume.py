@@ -131,7 +131,7 @@ def test_each_byte_of_a_part_is_checked(tmp_path):
     ]
 
 
-# --- What is refused ----------------------------------------------------------------------------------
+# --- What is refused ------------------------------------------------------------------------------
 
 
 @pytest.mark.full
@@ -163,7 +163,7 @@ def test_another_job_is_refused(job_folder):
 
 
 def test_a_corpus_that_has_changed_is_refused(job_folder):
-    """Of two files in another order, the rows that were kept were taken for those of the other file."""
+    """Of two files in another order, the kept rows of one were taken for those of the other."""
     Path("d.jsonl").write_bytes(Path("c.jsonl").read_bytes().replace(b'"id": "i', b'"id": "j'))
     options = [
         "out.jsonl",
@@ -283,7 +283,7 @@ def test_a_link_in_the_folder_is_never_followed(tmp_path, name):
     assert (victim.read_bytes(), victim.stat().st_mtime_ns) == before
 
 
-# --- In Python ----------------------------------------------------------------------------------------
+# --- In Python ------------------------------------------------------------------------------------
 
 
 def test_a_refused_output_leaves_no_folder(job_folder):

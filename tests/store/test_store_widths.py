@@ -193,7 +193,7 @@ def test_a_merge_that_chooses_a_design_keeps_the_width(tmp_path, bits):
 
 
 def test_a_key_behind_the_leading_word_is_damaged(tmp_path):
-    """A look-up trusted the words behind the leading word of a key, and missed what the next block has."""
+    """A look-up trusted the later words of a key, and missed fingerprints of the next block."""
     numbers = [(1 << 255) + i for i in range(0, 2000, 2)]
     path = tmp_path / "s"
     fpstore.build(path, numbers, width=256, radius=0, design="flip-1", block_bytes=128).close()
@@ -436,7 +436,7 @@ def test_radii_above_that_of_column_tables_are_scans_however_they_are_asked(
 
 @pytest.mark.parametrize("width", ALL_WIDTHS)
 def test_a_match_shows_its_fingerprint_in_a_form_that_python_reads(tmp_path, width):
-    """Those of 128 and 256 bits were shown in up to 78 decimal digits, which nobody has as a query."""
+    """At 128 and 256 bits it had up to 78 decimal digits, which nobody has as a query."""
     value = 0x0123_4567 << width - 32
     with fpstore.build(tmp_path / "s", [value], width=width) as store:
         (match,) = store.probe(value ^ 1)

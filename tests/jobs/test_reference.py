@@ -74,26 +74,12 @@ def test_rows_near_a_reference_go_and_the_rest_is_deduplicated(tmp_path, kind, m
             write_hashes(folder / "r.csv", zip(held, theirs, strict=True))
             if kind in ("files", "table") and not held:
                 continue
-            found = fpstore.dedup(
-                folder / "c.csv",
-                folder / "o.csv",
-                fingerprint="h",
-                id="id",
-                radius=radius,
-                group="greedy",
-                against=against(),
-            )
+            options = {"fingerprint": "h", "id": "id", "radius": radius, "group": "greedy"}
+            found = fpstore.dedup(folder / "c.csv", folder / "o.csv", against=against(), **options)
         near = [nearest(h, held, radius) for h in rows]
         rest = [n for n, hit in enumerate(near) if hit is None]
         write_hashes(folder / "rest.csv", [(rows[n], f"c{n}") for n in rest])
-        alone = fpstore.dedup(
-            folder / "rest.csv",
-            folder / "a.csv",
-            fingerprint="h",
-            id="id",
-            radius=radius,
-            group="greedy",
-        )
+        alone = fpstore.dedup(folder / "rest.csv", folder / "a.csv", **options)
         assert (folder / "o.csv").read_bytes() == (folder / "a.csv").read_bytes()
         assert list(found.clusters) == list(alone.clusters)
         removed = {row["row"]: row for row in found.removed.to_arrow().to_pylist()}

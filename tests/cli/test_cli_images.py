@@ -181,10 +181,7 @@ def test_what_does_not_go_together_is_a_usage_error(photos: Path) -> None:
         ),
         (("probe", "p.fps", "new.jpg", "--input", "rows.npy"), "--input does not go with pictures"),
         (("probe", "p.fps", "0x2a", "new.jpg"), "give fingerprints or files, not both"),
-        (
-            ("nearest", "n.fps", "new.jpg"),
-            "pictures and vectors need a store built of them",
-        ),
+        (("nearest", "n.fps", "new.jpg"), "pictures and vectors need a store built of them"),
         (("insert", "p.fps", "-"), "not from standard input"),
     ):
         assert message in failure(*words, code=2)

@@ -56,16 +56,7 @@ OWNERS = {
     ),
     "xxhash": ("disk/folders.py", "disk/sealed.py", "format/", "jobs/boilerplate.py"),
 }
-DEPENDENCIES = {
-    "bitarray",
-    "click",
-    "jinja2",
-    "lmdb",
-    "numpy",
-    "rich",
-    "xxhash",
-    "zstandard",
-}
+DEPENDENCIES = {"bitarray", "click", "jinja2", "lmdb", "numpy", "rich", "xxhash", "zstandard"}
 OF_TYPE_CHECKERS = {"typing_extensions"}  # which they bring: nothing runs it
 EXTRAS = {
     *(
@@ -81,7 +72,7 @@ EXTRAS = {
         "regex",
         "resiliparse",
         "trafilatura",
-    ),
+    )
 }
 
 

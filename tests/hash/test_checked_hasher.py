@@ -277,10 +277,7 @@ class OneProbe(LetterSets):
                 r"and gives ndarray$"
             ),
         ),
-        (
-            TakenName(),
-            "the hasher TakenName has the name 'minhash' of another hasher, MinHash",
-        ),
+        (TakenName(), "the hasher TakenName has the name 'minhash' of another hasher, MinHash"),
         (FivePercentTooHigh(), "hash values agree with a share of"),
         (Forgetful(), "the same items have other values when they come again"),
         (OfTheCount(), "the first values of 50 are not those of 20"),

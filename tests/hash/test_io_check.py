@@ -35,11 +35,7 @@ def test_other_text_is_no_fingerprint():
                 "before fewer"
             ),
         ),
-        (
-            "123456789012345",
-            False,
-            r"15 of 16 .* \(decimal fingerprints need decimal=True\)$",
-        ),
+        ("123456789012345", False, r"15 of 16 .* \(decimal fingerprints need decimal=True\)$"),
         ("00000000000000000", False, "over|decimal"),
         ("0x00000000000000001", False, "is not a fingerprint"),
         (

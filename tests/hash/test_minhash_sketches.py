@@ -18,9 +18,7 @@ TEXTS = documents()
 @pytest.mark.parametrize(
     "minhash", [MinHash(), MinHash(size=5, width=64, seed=7), MinHash(size=2, weighting="count")]
 )
-def test_a_signature_is_the_beginning_of_the_wide_fingerprint(
-    minhash,
-):
+def test_a_signature_is_the_beginning_of_the_wide_fingerprint(minhash):
     hasher, texts = minhash, TEXTS[:20]
     (found,) = hasher.sketched(texts, 40)
     assert (found.sketches == hasher.sketches(texts, 90)[:, :40]).all()
@@ -109,10 +107,7 @@ def test_rows_of_fields_have_the_values_of_their_texts():
     [
         (lambda: check_sketcher(SimHash()), "the hasher simhash has no law, .* or SimMinHash$"),
         (lambda: check_sketcher("minhash"), "expected a hasher, such as"),
-        (
-            lambda: check_sketcher(Fields(SimHash(), {"title": 1})),
-            "the hasher fields has no law",
-        ),
+        (lambda: check_sketcher(Fields(SimHash(), {"title": 1})), "the hasher fields has no law"),
         (lambda: check_sketcher(MainText(SimMinHash())), "the hasher main-text has no law"),
         (
             lambda: MainText(SimHash()).estimate([3]),
@@ -127,10 +122,7 @@ def test_rows_of_fields_have_the_values_of_their_texts():
             "expected an iterable of texts, got str: wrap a single one in a list",
         ),
         (lambda: MinHash().sketches(["a", 3], 4), "item 1: expected a text"),
-        (
-            lambda: MinHash().sketches(["a"], 5000),
-            "count must be a whole number from 0 to 2048",
-        ),
+        (lambda: MinHash().sketches(["a"], 5000), "count must be a whole number from 0 to 2048"),
         (lambda: MinHash().probes("a", 8, 5, 4), "has no further probes"),
         (lambda: MinHash().law.band_collision(0.8, 5, probes=2), "has no further probes"),
         (
@@ -165,10 +157,7 @@ def test_other_versions_and_names_are_refused():
 
 
 def test_values_are_those_of_the_description():
-    hasher, words = (
-        MinHash(size=2),
-        ["it", "was", "the", "best", "of", "times"],
-    )
+    hasher, words = (MinHash(size=2), ["it", "was", "the", "best", "of", "times"])
     hashes = [
         _avalanche(xxhash.xxh64_intdigest(" ".join(pair).encode())) & _HALF
         for pair in itertools.pairwise(words)

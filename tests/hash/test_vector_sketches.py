@@ -12,11 +12,7 @@ from laws import agrees_with, bits_that_differ
 from vector_pairs import RANDOM, pairs_at, pairs_of_bits, pairs_of_integers, pairs_with_cosine
 
 from fpstore import BitSample, HyperplaneHash, InputError, Unary
-from fpstore.hashing import (
-    PStable,
-    RandomProjection,
-    from_description,
-)
+from fpstore.hashing import PStable, RandomProjection, from_description
 from fpstore.hashing.hyperplanes import plane_weights
 from fpstore.hashing.probing import probing_sequence
 from fpstore.lsh.plan import _Request, plan, recall_at
@@ -44,11 +40,7 @@ LAWS = [
         for distance in (16, 64, 200)
     ),
     *(
-        (
-            of_seeds(Unary, dimension=32, low=0, high=255),
-            distance,
-            pairs_of_integers(distance, 30),
-        )
+        (of_seeds(Unary, dimension=32, low=0, high=255), distance, pairs_of_integers(distance, 30))
         for distance in (100, 900)
     ),
 ]

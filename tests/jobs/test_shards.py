@@ -164,13 +164,7 @@ def test_what_is_refused(tmp_path):
     (tmp_path / "full" / "a.csv").write_text("mine")
     (tmp_path / "file").write_text("mine")
     for source, output, kind, message, force in (
-        (
-            "crawl",
-            "full",
-            StoreExistsError,
-            r"full exists: overwrite=True replaces it",
-            False,
-        ),
+        ("crawl", "full", StoreExistsError, r"full exists: overwrite=True replaces it", False),
         ("crawl", "file", StoreExistsError, "file exists, and is no folder", True),
         (
             "full/a.csv",

@@ -8,12 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fpstore import _kernel
-from fpstore.calibration.text_changes import (
-    CHANGES,
-    Material,
-    TextChange,
-    sentences,
-)
+from fpstore.calibration.text_changes import CHANGES, Material, TextChange, sentences
 from fpstore.errors import InputError
 
 ENGLISH = " ".join(

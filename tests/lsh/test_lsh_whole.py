@@ -468,9 +468,6 @@ def test_pairs_with_long_ids_are_written_in_parts(tmp_path, monkeypatch):
         ["lsh", "build", f"{tmp_path}/i", f"{texts}", *fields, "--threshold", "0.8", "-q"],
         standalone_mode=False,
     )
-    main(
-        ["pairs", f"{tmp_path}/i", "-o", f"{tmp_path}/pairs.tsv", "-q"],
-        standalone_mode=False,
-    )
+    main(["pairs", f"{tmp_path}/i", "-o", f"{tmp_path}/pairs.tsv", "-q"], standalone_mode=False)
     assert sum(written) == 60 * 59 // 2 * 20_000
     assert max(written) <= 4 << 20

@@ -299,16 +299,8 @@ def test_a_build_that_cannot_write_leaves_nothing(limit: int, folder: Path) -> N
     np.save("many.npy", np.random.default_rng(1).integers(0, 2**64, 2_000_000, dtype=np.uint64))
     before = states(folder)
     script = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))\n"
-    arguments = [
-        "build",
-        "crawl.fps",
-        "many.npy",
-        "--design",
-        "flip-2",
-        "--force",
-        "--memory",
-        "64MiB",
-    ]
+    arguments = ["build", "crawl.fps", "many.npy", "--design", "flip-2", "--force"]
+    arguments += ["--memory", "64MiB"]
     done = subprocess.run(
         [sys.executable, "-c", f"{script}from fpstore.cli import main; main()", *arguments],
         capture_output=True,

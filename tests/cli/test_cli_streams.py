@@ -406,16 +406,8 @@ def test_a_fast_producer_is_answered_in_large_batches(folder: Path) -> None:
     calls, asked = map(int, done.stdout.split())
     assert (asked, done.stderr) == (rows, "")
     assert calls < rows / 1000
-    fine(
-        "probe",
-        "crawl.fps",
-        "--input",
-        "many.txt",
-        "--json",
-        "-o",
-        "same.jsonl",
-        code=done.returncode,
-    )
+    probe = ("probe", "crawl.fps", "--input", "many.txt", "--json")
+    fine(*probe, "-o", "same.jsonl", code=done.returncode)
     assert Path("out.jsonl").read_bytes() == Path("same.jsonl").read_bytes()
 
 
@@ -435,19 +427,8 @@ def test_each_row_is_probed_and_inserted_before_the_next_is_sent(
         (new, "two"),
         (FAR ^ 0xFFFF, "five"),
     ]
-    with Conversation(
-        "insert",
-        "crawl.fps",
-        "-",
-        "--format",
-        form,
-        "--unmatched",
-        "--json",
-        "-r",
-        1,
-        "--sync",
-        sync,
-    ) as one:
+    options = ("--format", form, "--unmatched", "--json", "-r", 1, "--sync", sync)
+    with Conversation("insert", "crawl.fps", "-", *options) as one:
         for row, (fingerprint, name) in enumerate(sent):
             one.send(query(form, fingerprint, name))
             answer = json.loads(one.answer())
@@ -501,24 +482,12 @@ def test_each_text_of_a_stream_is_hashed_and_answered_before_the_next_is_sent(
     assert [answer["query"] is None for answer in one_by_one] == [
         text in (None, "") for text in texts
     ]
-    assert [bool(answer["matches"]) for answer in one_by_one] == [
-        True,
-        False,
-        False,
-        False,
-        True,
-        False,
-        False,
-    ]
+    reasons = ["near", "no words", "no words", None, "near", "no words", "no words"]
+    near = [reason == "near" for reason in reasons]
+    assert [bool(answer["matches"]) for answer in one_by_one] == near
     names = [answer.get("query_id") for answer in one_by_one]
     assert names == [f"page {row}" if given else 4 + row for row in range(7)]
-    assert [answer.get("reason") for answer in one_by_one] == [
-        "near",
-        *["no words"] * 2,
-        None,
-        "near",
-        *["no words"] * 2,
-    ]
+    assert [answer.get("reason") for answer in one_by_one] == reasons
     fine(*build)
     with Conversation("insert", "pages.fps", "-", *options, "-q") as one:  # all at once
         one.send("".join(lines))

@@ -273,23 +273,11 @@ def test_unmatched_rows_without_ids_leave_an_empty_store_with_row_numbers(folder
     fpstore.build("empty.fps", []).close()
     rows = np.arange(70_000, dtype=np.uint64) << np.uint64(20)  # more than one chunk
     np.save("new.npy", rows)
-    done = json.loads(
-        fine(
-            "insert",
-            "empty.fps",
-            "new.npy",
-            "--unmatched",
-            "-r",
-            "0",
-            "-o",
-            "m.tsv",
-            "--json",
-            "-q",
-        )
-    )
+    options = ("--unmatched", "-r", "0", "-o", "m.tsv", "-q")
+    done = json.loads(fine("insert", "empty.fps", "new.npy", *options, "--json"))
     assert done["inserted"] == len(rows)
     np.save("more.npy", np.append(rows[:2], np.uint64(1)))
-    fine("insert", "empty.fps", "more.npy", "--unmatched", "-r", "0", "-o", "m.tsv", "-q")
+    fine("insert", "empty.fps", "more.npy", *options)
     np.save("last.npy", np.array([2], np.uint64))
     fine("insert", "empty.fps", "last.npy", "-q")
     with fpstore.open("empty.fps") as store:

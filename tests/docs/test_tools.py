@@ -49,16 +49,8 @@ def test_texts_of_made_pages_are_measured():
 def test_distances_of_pictures_are_measured(tmp_path):
     for number in range(6):
         scene(number, (120, 90)).save(tmp_path / f"{number}.png")
-    table = rows(
-        "image_distances",
-        tmp_path,
-        "--setting",
-        "method=difference",
-        "--change",
-        "jpeg=75",
-        "--change",
-        "mirror",
-    )
+    changes = ("--change", "jpeg=75", "--change", "mirror")
+    table = rows("image_distances", tmp_path, "--setting", "method=difference", *changes)
     assert table["usual radius"] == [["8"]]
     assert table["jpeg 75"][1] == ["100%"]
     assert table["mirror"][1] == ["0%"]

@@ -298,17 +298,8 @@ def test_the_command_line_makes_it_and_a_store_goes_on_with_it(tmp_path, monkeyp
     assert distance <= 50
     shown = json.loads(fine("compare", "a.txt", "near.txt", "--method", "minhash", "--json"))
     assert shown["distance"] == distance
-    fine(
-        "weights",
-        "a.jsonl",
-        "--text-field",
-        "t",
-        "--method",
-        "minhash",
-        "--output",
-        "w.json",
-        "--quiet",
-    )
+    options = ("--text-field", "t", "--method", "minhash")
+    fine("weights", "a.jsonl", *options, "--output", "w.json", "--quiet")
     learnt = read_weights("w.json")
     assert isinstance(learnt, MinHash)
     made = fine("hash", "near.txt", "--text", "--weights", "w.json", "--width", "64").split("\t")[0]

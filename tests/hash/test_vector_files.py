@@ -196,19 +196,8 @@ def test_the_command_writes_fingerprints_and_ids(here):
     assert [json.loads(line) for line in lines] == [
         {"fingerprint": f, "id": f"name {i}"} for i, f in enumerate(expected)
     ]
-    fine(
-        "hash",
-        "--vector",
-        "lists.parquet",
-        "--vector-field",
-        "e",
-        "--id-field",
-        "number",
-        "-o",
-        "out.parquet",
-        "--width",
-        "256",
-    )
+    columns = ("--vector-field", "e", "--id-field", "number")
+    fine("hash", "--vector", "lists.parquet", *columns, "-o", "out.parquet", "--width", "256")
     table = pq.read_table("out.parquet")
     assert table["id"].to_pylist() == list(range(100, 130))
     wide = HyperplaneHash(dimension=DIMENSION, width=256).fingerprints(VECTORS)

@@ -225,16 +225,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=damage.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--cases", type=int, default=1000)
+    parser.add_argument("--cases", type=int, default=1000, help="(default: %(default)s)")
     parser.add_argument("--first", type=int, default=0, help="number of the first case")
-    parser.add_argument("--seconds", type=float, default=600)
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--seconds", type=float, default=600, help="no case begins later (default: %(default)s)"
+    )
+    parser.add_argument("--seed", type=int, default=1, help="(default: %(default)s)")
     parser.add_argument("--case", type=int, help="do this one alone, and show all that came of it")
-    parser.add_argument("--stores", help=f"some of: {', '.join(SPECS)}; separated by commas")
+    parser.add_argument("--stores", help=f"separated by commas: {', '.join(SPECS)} (default: all)")
     parser.add_argument(
         "--forge", action="store_true", help="forge metadata, under checksums that are right"
     )
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument(
+        "--workers", type=int, default=os.cpu_count() or 1, help="processes (default: %(default)s)"
+    )
     parser.add_argument(
         "--folder",
         type=Path,

@@ -215,12 +215,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--calls", type=int, default=50_000, help="how many (default: 50,000)")
+    parser.add_argument("--calls", type=int, default=50_000, help="(default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="(default: %(default)s)")
     parser.add_argument(
-        "--seed", type=int, default=0, help="what is drawn follows from it (default: 0)"
-    )
-    parser.add_argument(
-        "--seconds", type=float, default=86_400, help="end after so many (default: a day)"
+        "--seconds", type=float, default=86_400, help="no batch begins later (default: a day)"
     )
     parser.add_argument(
         "--only", default="", metavar="NAME", help="only targets with this in their names"

@@ -61,10 +61,14 @@ def main() -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--seconds", type=float, default=60, help="no case begins later (60)")
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--seconds", type=float, default=60, help="no case begins later (default: %(default)s)"
+    )
+    parser.add_argument("--seed", type=int, default=1, help="(default: %(default)s)")
     parser.add_argument("--case", type=int, help="run this case alone")
-    parser.add_argument("--first", type=int, default=0, help="the case to begin with (0)")
+    parser.add_argument(
+        "--first", type=int, default=0, help="the first case (default: %(default)s)"
+    )
     parser.add_argument(
         "--folder", type=Path, help="where to put the stores, one at a time (in a temporary folder)"
     )

@@ -87,10 +87,8 @@ class Site:
         self._tags = (("nav", "footer", "aside"), ("div", "div", "div"))[number % 2]
         menu = [language.name(language.draws.choice((1, 1, 2))) for _ in range(MENU)]
         beside = [language.name(language.draws.choice((2, 3))) for _ in range(MENU // 4)]
-        self._menu, self._beside = (
-            (links if number % 2 == 0 else line_of_links)(menu),
-            links(beside),
-        )
+        self._menu = (links if number % 2 == 0 else line_of_links)(menu)
+        self._beside = links(beside)
         self._end = f"<p>{self.name} {language.text(30)}</p>{links(menu[:8])}"
 
     def page(self, title: str, content: str) -> str:

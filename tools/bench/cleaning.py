@@ -36,10 +36,8 @@ CHANGED = (0.01, 0.02, 0.03, 0.04, 0.05, 0.1)  # shares of the words of a copy
 FEW = 0.05
 COPIES = 150  # of each share
 LEAST_WORDS = 50  # of a text that is copied
-MINHASH, SIMHASH = (
-    (32, 38, 44, 50, 56),
-    ((1, 64, 3), (1, 64, 6), (1, 256, 24), (3, 64, 10), (3, 256, 44), (3, 256, 54)),
-)
+MINHASH = (32, 38, 44, 50, 56)
+SIMHASH = ((1, 64, 3), (1, 64, 6), (1, 256, 24), (3, 64, 10), (3, 256, 44), (3, 256, 54))
 # share of the pieces of three words that two texts have in common, from which on they are
 # near-duplicates
 ALIKE = 0.5

@@ -53,11 +53,9 @@ class Bench:
 
     def __init__(self, options: argparse.Namespace, folder: Path) -> None:
         self.options, self.folder = options, folder
-        self.seed, self.repeats, self.smoke = (
-            options.seed,
-            1 if options.smoke else options.repeats,
-            options.smoke,
-        )
+        self.seed = options.seed
+        self.repeats = 1 if options.smoke else options.repeats
+        self.smoke = options.smoke
         self.report: Result = {}
         self._stores: dict[str, fpstore.Store] = {}
         self._keys: tuple[str, int, Words] | None = None

@@ -94,10 +94,8 @@ def _package(bench: Bench, texts: list[str]) -> Result:
         import simhash
     except ImportError as error:
         raise MissingError("simhash is missing: pip install simhash") from error
-    same, own = (
-        fpstore.SimHash.of_simhash_package(),
-        fpstore.SimHash(shingle="chars", size=4, weighting="count"),
-    )
+    same = fpstore.SimHash.of_simhash_package()
+    own = fpstore.SimHash(shingle="chars", size=4, weighting="count")
     taken = [text for text in texts if max(same.features(text).values(), default=0) < 256]
     if same.fingerprints(taken).tolist() != [simhash.Simhash(text).value for text in taken]:
         raise AssertionError("the package simhash makes other fingerprints")

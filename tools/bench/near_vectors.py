@@ -68,20 +68,16 @@ def p_stable(bench: Bench) -> Result:
 def _case(seed: int, count: int) -> Case:
     rng = np.random.default_rng([seed, 1 << 51])
     clusters = count // MEMBERS
-    centres, noise = (
-        rng.normal(size=(clusters, DIMENSION)),
-        rng.uniform(LEAST_NOISE, MOST_NOISE, clusters),
-    )
+    centres = rng.normal(size=(clusters, DIMENSION))
+    noise = rng.uniform(LEAST_NOISE, MOST_NOISE, clusters)
 
     def members(of: npt.NDArray[np.int64]) -> Vectors:
         return (centres[of] + noise[of, None] * rng.normal(size=(len(of), DIMENSION))).astype(
             np.float32
         )
 
-    stored, chosen = (
-        members(np.arange(count) % clusters),
-        rng.integers(0, clusters, min(QUERIES, clusters)),
-    )
+    stored = members(np.arange(count) % clusters)
+    chosen = rng.integers(0, clusters, min(QUERIES, clusters))
     queries = members(chosen)
     unrelated = np.linalg.norm(stored[: len(queries)] - np.roll(queries, 1, axis=0), axis=1).mean()
     case = Case(stored, queries, np.empty(0, np.int64), float(unrelated))

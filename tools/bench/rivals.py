@@ -200,10 +200,8 @@ class Uncompressed:
             3,
             lims.ctypes.data,
         )
-        fingerprints, distances = (
-            np.empty(int(lims[-1]), np.uint64),
-            np.empty(int(lims[-1]), np.uint8),
-        )
+        fingerprints = np.empty(int(lims[-1]), np.uint64)
+        distances = np.empty(int(lims[-1]), np.uint8)
         self._library.rival_take(search, fingerprints.ctypes.data, distances.ctypes.data)
         return lims, fingerprints, distances
 

@@ -64,10 +64,8 @@ def streamed(parts: Iterable[Words], queries: Words) -> Matches:
         for pair, bitmap, order, keys in zip(PAIRS, bitmaps, orders, sorted_keys, strict=True):
             own = _pair(blocks, pair)
             rows = np.flatnonzero(bitmap[own >> 3] >> (own & 7).astype(np.uint8) & 1)
-            first, last = (
-                np.searchsorted(keys, own[rows]),
-                np.searchsorted(keys, own[rows], side="right"),
-            )
+            first = np.searchsorted(keys, own[rows])
+            last = np.searchsorted(keys, own[rows], side="right")
             counts = last - first
             rows = np.repeat(rows, counts)
             shifts = np.repeat(first - np.cumsum(counts) + counts, counts)

@@ -45,13 +45,11 @@ class Case:
     """
 
     def __init__(self, store: Store, path: Path, output: int, damage: str, *, forged: bool) -> None:
-        self._store, self._path, self._output, self._damage, self._forged = (
-            store,
-            path,
-            output,
-            damage,
-            forged,
-        )
+        self._store = store
+        self._path = path
+        self._output = output
+        self._damage = damage
+        self._forged = forged
         self._sound = damage == "nothing"
         self._verdicts: dict[str, str] = {}
 

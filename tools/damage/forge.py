@@ -444,10 +444,8 @@ def _forge_filter(field: str, chance: random.Random, path: Path) -> None:
     else:
         at, size = FILTER[field]
         _another(chance, data, at + (chance.randrange(64) if size == 1 else 0), size)
-    bucket_bits, words = (
-        struct.unpack_from("<H", data, 24)[0],
-        struct.unpack_from("<Q", data, 40)[0],
-    )
+    bucket_bits = struct.unpack_from("<H", data, 24)[0]
+    words = struct.unpack_from("<Q", data, 40)[0]
     if field in ("bucket_bits", "word_count", "prefix_bits") and bucket_bits < 20 and words < 2**16:
         starts = 4096 + 8 * words
         end = starts + (4 * (2**bucket_bits + 1) + 7) // 8 * 8
@@ -508,10 +506,8 @@ def _forge_id_record(field: str, chance: random.Random, path: Path) -> None:
     def change(records: dict[bytes, bytes]) -> None:
         key = chance.choice(sorted(records))
         if field == "key":
-            value, key = (
-                records.pop(key),
-                bytes(byte ^ chance.choice([0, 0, 1, 255]) for byte in key),
-            )
+            value = records.pop(key)
+            key = bytes(byte ^ chance.choice([0, 0, 1, 255]) for byte in key)
         else:
             value = records[key]
         data = bytearray(value)

@@ -278,10 +278,8 @@ class Store:
 
         self._each(path, change)
         if ours:
-            self.now, self.ever = (
-                self._with(added),
-                Pairs(*map(np.concatenate, zip(self.ever, added, strict=True))),
-            )
+            self.now = self._with(added)
+            self.ever = Pairs(*map(np.concatenate, zip(self.ever, added, strict=True)))
             self.now = self._without(is_in(self.now.fingerprints, removed))
 
     def _with(self, added: Pairs) -> Pairs:

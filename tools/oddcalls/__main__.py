@@ -185,10 +185,8 @@ def batch_findings(calls: list[str]) -> list[tuple[str, str]]:
 
 def campaign(count: int, seed: int, seconds: float, only: str) -> int:
     """Make drawn calls, print findings and the report; return the exit status."""
-    rng, known = (
-        random.Random(seed),
-        [target for target in targets() if only in target.name and target.parameters],
-    )
+    rng = random.Random(seed)
+    known = [target for target in targets() if only in target.name and target.parameters]
     made, number, kinds, begun = 0, 0, set[str](), time.monotonic()
     while made < count and time.monotonic() - begun < seconds:
         calls = [drawn_call(rng.choice(known), rng) for _ in range(min(BATCH, count - made))]

@@ -79,10 +79,8 @@ def draw_corpus(rng: Rng, shape: Shape, rows: Words, form: str) -> Corpus:
     """Return a table and the arguments of ``fpstore.dedup``."""
     count = len(rows)
     nulls = rng.random(count) < rng.choice(NULL_SHARES)
-    id_kind, id_nulls = (
-        str(rng.choice(["rows", "integers", "strings"])),
-        rng.random(count) < rng.choice(NULL_SHARES[:3]),
-    )
+    id_kind = str(rng.choice(["rows", "integers", "strings"]))
+    id_nulls = rng.random(count) < rng.choice(NULL_SHARES[:3])
     columns: dict[str, Any] = {"other": pa.array(np.arange(count))}
     arguments: dict[str, Any] = {
         "radius": int(rng.integers(0, 13 if rng.random() < 0.8 else shape.bits + 1))
@@ -123,10 +121,8 @@ def expected_rows(corpus: Corpus) -> tuple[list[int], list[list[int]]]:
     rows = np.flatnonzero(corpus.known).tolist()
     distinct, places = np.unique(corpus.rows[rows], axis=0, return_inverse=True)
     places = places.reshape(-1)
-    distances, radius = (
-        groups.all_distances(corpus.shape, distinct, distinct),
-        corpus.arguments["radius"],
-    )
+    distances = groups.all_distances(corpus.shape, distinct, distinct)
+    radius = corpus.arguments["radius"]
     sets = groups.connected(distances <= radius)
     clusters = groups.members([int(sets[place]) for place in places])
     greedy = corpus.arguments["group"] == "greedy"
@@ -142,10 +138,8 @@ def expected_rows(corpus: Corpus) -> tuple[list[int], list[list[int]]]:
 
 
 def _ranks(corpus: Corpus, rows: list[int], clusters: list[list[int]]) -> dict[int, Any]:
-    keep, members = (
-        corpus.arguments["keep"],
-        [document for cluster in clusters for document in cluster],
-    )
+    keep = corpus.arguments["keep"]
+    members = [document for cluster in clusters for document in cluster]
     if keep == "smallest":
         return {document: corpus.columns["name"][rows[document]].as_py() for document in members}
     if keep == "highest":

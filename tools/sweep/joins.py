@@ -92,10 +92,8 @@ class JoinAsker:
     @contextmanager
     def small_steps(self) -> Iterator[None]:
         """Let small sets be shared by threads, and found in many batches."""
-        rows, batch = (
-            int(self.rng.choice([1, 40, joining.LEAST_ROWS])),
-            int(self.rng.choice([1, 3000, joining.BATCH_PAIRS])),
-        )
+        rows = int(self.rng.choice([1, 40, joining.LEAST_ROWS]))
+        batch = int(self.rng.choice([1, 3000, joining.BATCH_PAIRS]))
         piece = int(self.rng.choice([1, 9, grouping.PIECE]))
         with changed(
             (joining, {"LEAST_ROWS": rows, "BATCH_PAIRS": batch}), (grouping, {"PIECE": piece})
@@ -125,10 +123,8 @@ class JoinAsker:
 
     def pairs(self) -> None:
         """Ask for pairs, with their ids."""
-        radius, resources = (
-            groups.largest_radius(self.distances, 2 * MOST_PAIRS, self.radius()),
-            self.resources(),
-        )
+        radius = groups.largest_radius(self.distances, 2 * MOST_PAIRS, self.radius())
+        resources = self.resources()
         call = (
             f"{self.state}: pairs(radius={radius}) with {resources.memory} bytes, "
             f"threads={resources.threads}"
@@ -144,10 +140,8 @@ class JoinAsker:
 
     def designed(self) -> None:
         """Ask the kernel for pairs and components, by a design that no planner has chosen."""
-        radius, resources = (
-            groups.largest_radius(self.distances, 2 * MOST_PAIRS, self.radius()),
-            self.resources(),
-        )
+        radius = groups.largest_radius(self.distances, 2 * MOST_PAIRS, self.radius())
+        resources = self.resources()
         rows = check_fingerprints(self.shape.to_array(self.now), self.width)
         design = self.drawn(rows, radius)
         call = (
@@ -344,10 +338,8 @@ class JoinAsker:
     def join(self, what: str, other: Any, known: Words, ids: list[Any]) -> None:
         """Ask for the pairs with another side, in one of the ways that there are."""
         distances = groups.all_distances(self.shape, self.now, known)
-        radius, resources = (
-            groups.largest_radius(distances, MOST_PAIRS, self.radius()),
-            self.resources(),
-        )
+        radius = groups.largest_radius(distances, MOST_PAIRS, self.radius())
+        resources = self.resources()
         way = str(self.rng.choice(["any way", "probes", "tables"]))
         call = f"{self.state}: join({what} of {len(known)}, radius={radius}) by {way}"
         self.asker.note(f"{call} with {resources.memory} bytes, threads={resources.threads}")

@@ -157,20 +157,24 @@ def test_rows_find_deleted_fingerprints_that_came_back_in_an_earlier_row(tmp_pat
         assert len(store) == (5 if always else 4)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_delete_counts_pairs(tmp_path, kind):
-    path = build(tmp_path / "s", [1, 2, 2], KINDS[kind])
-    first, second, third = KINDS[kind] or (0, 1, 2)
-    missing = "nothing" if kind == "string" else 99
-    with fpstore.open(path, "r+") as store:
-        assert store.delete(ids=missing) == store.delete(fingerprints=99) == (0, 1)
-        assert store.delete(ids=[]) == store.delete(fingerprints=[]) == (0, 0)
-        assert store.delete(ids=[second, missing, second, missing]) == (1, 1)
-        assert (store[1], store[2]) == ([first], [third])
-        assert store.delete(ids=third) == (1, 0)
-        assert 2 not in store
-        assert store.delete(fingerprints=np.array([1, 1, 5, 5], np.uint64)) == (1, 1)
-        assert (len(store), len(store.ids), content_of(store)) == (0, 0, {})
+@pytest.fixture(params=KINDS)
+def three_pairs(request, tmp_path):
+    """Yield a store of (1, first), (2, second), (2, third), the ids, and an id that it lacks."""
+    ids = KINDS[request.param]
+    with fpstore.open(build(tmp_path / "s", [1, 2, 2], ids), "r+") as store:
+        yield store, ids or (0, 1, 2), "nothing" if request.param == "string" else 99
+
+
+def test_delete_counts_pairs(three_pairs):
+    store, (first, second, third), missing = three_pairs
+    assert store.delete(ids=missing) == store.delete(fingerprints=99) == (0, 1)
+    assert store.delete(ids=[]) == store.delete(fingerprints=[]) == (0, 0)
+    assert store.delete(ids=[second, missing, second, missing]) == (1, 1)
+    assert (store[1], store[2]) == ([first], [third])
+    assert store.delete(ids=third) == (1, 0)
+    assert 2 not in store
+    assert store.delete(fingerprints=np.array([1, 1, 5, 5], np.uint64)) == (1, 1)
+    assert (len(store), len(store.ids), content_of(store)) == (0, 0, {})
 
 
 def test_delete_takes_nothing_by_position(writer):
@@ -186,24 +190,16 @@ def test_delete_takes_nothing_by_position(writer):
     assert content_of(writer) == {1: {0}, 2: {1}, 3: {2}}
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_delete_removes_one_pair_of_a_fingerprint_with_others(tmp_path, kind):
-    path = build(tmp_path / "s", [1, 2, 2], KINDS[kind])
-    first, second, third = KINDS[kind] or (0, 1, 2)
-    missing = "nothing" if kind == "string" else 99
-    with fpstore.open(path, "r+") as store:
-        store.insert([1, 5], [second, second])
-        rows = [2, 1, 2, 2, 2, 7], [second, third, missing, missing, second, second]
-        assert store.delete(fingerprints=rows[0], ids=rows[1]) == (1, 3)
-        assert {f: set(store[f]) for f in (1, 2, 5)} == {
-            1: {first, second},
-            2: {third},
-            5: {second},
-        }
-        assert store.delete(fingerprints=2, ids=third) == (1, 0)
-        assert store.delete(fingerprints=[], ids=[]) == (0, 0)
-        assert (2 in store, len(store), len(store.ids)) == (False, 2, 3)
-        assert store.verify().ok
+def test_delete_removes_one_pair_of_a_fingerprint_with_others(three_pairs):
+    store, (first, second, third), missing = three_pairs
+    store.insert([1, 5], [second, second])
+    rows = [2, 1, 2, 2, 2, 7], [second, third, missing, missing, second, second]
+    assert store.delete(fingerprints=rows[0], ids=rows[1]) == (1, 3)
+    assert {f: set(store[f]) for f in (1, 2, 5)} == {1: {first, second}, 2: {third}, 5: {second}}
+    assert store.delete(fingerprints=2, ids=third) == (1, 0)
+    assert store.delete(fingerprints=[], ids=[]) == (0, 0)
+    assert (2 in store, len(store), len(store.ids)) == (False, 2, 3)
+    assert store.verify().ok
 
 
 @pytest.mark.parametrize(("kind", "merged"), crossed(list(KINDS), [False, True]))

@@ -65,7 +65,10 @@ def rows_of(numbers, width):
 
 @cache
 def tables(width, kind, size, block_bytes):
-    """Return rows, and for the identity, another permutation, and Elias-Fano, an image, its table and the readable one."""
+    """Return rows, and three times an image, its table and the readable one.
+
+    They are of the identity, of another permutation, and of Elias-Fano codes.
+    """
     rows = make_rows(kind, size, size, width)
     found = []
     for number, permutation in enumerate((identity(width), permutation_of(width), identity(width))):
@@ -226,7 +229,7 @@ def test_a_changed_bit_of_a_section_is_found(width, codec):
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(("width", "kind"), [shape for shape in SHAPES if shape.values[0] > 64])
 def test_a_wrong_word_of_an_index_is_found_or_does_no_harm(width, kind):
-    """Also one of the words behind the leading ones, which the checksums of other blocks do not cover.
+    """The words behind the leading ones are meant, which checksums of other blocks do not cover.
 
     test_probe.py has the leading words alone.
     """
@@ -474,7 +477,7 @@ def test_scan_and_nearest(width, kind):
     ],
 )
 def test_probe(width, kind, prefix_bits):
-    """Once each: what lies within the radius and shares enough leading bits with the query in one of two tables."""
+    """Each is found once: those within the radius that share a prefix in one of two tables."""
     kind = kinds_of(width)[kind]
     for size, block_bytes in ((3, 128), (65, 512), (400, 128)):
         rows, found = tables(width, kind, size, block_bytes)

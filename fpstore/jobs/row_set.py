@@ -16,7 +16,7 @@ from fpstore.disk.temporary import SpillFile
 from fpstore.errors import InputError
 from fpstore.io.check import check_fingerprints, check_id, check_ids, is_one
 from fpstore.io.source import IdColumn
-from fpstore.query.id_lookup import IdLookup, InMemoryIds, SizedIds, ids_in_slices
+from fpstore.query.id_lookup import IdLookup, InMemoryIds, SizedIds, ids_at, ids_in_slices
 
 
 class SpooledIds:
@@ -76,6 +76,18 @@ class SpooledIds:
             ],
             size,
         )
+
+
+def id_kind(ids: SpooledIds | None) -> str:
+    """Return "integer" or "string"; "none" if there are no ids."""
+    return "none" if ids is None else "string" if ids.integers is None else "integer"
+
+
+def id_column(ids: SpooledIds | None) -> IdColumn:
+    if ids is None or ids.integers is not None:
+        return None if ids is None else ids.integers
+    values = ids_at(ids, np.arange(len(ids), dtype=np.uint64))
+    return StringColumn.of(values) if isinstance(values, list) else values
 
 
 class RowSet:

@@ -39,11 +39,11 @@ from fpstore.plans.build import BuildSpec, BuildWork
 from fpstore.plans.dedup import DedupWork
 from fpstore.plans.lsh import LshSpec, LshWork
 from fpstore.plans.pairs import PairsSpec, PairsWork
-from fpstore.plans.places import full_uri, open_place
-from fpstore.plans.plan import PLAN_FILE, PlanFolder, remove_files
 from fpstore.plans.probe import ProbeSpec, ProbeWork
 from fpstore.plans.records import as_json, from_json
 from fpstore.plans.work import Sizes, Work
+from fpstore.work.folder import PLAN_FILE, PlanFolder, remove_files
+from fpstore.work.places import full_uri, open_place
 
 PathLike = str | os.PathLike[str]
 _SIGNAL_OF_PARENT = 1  # PR_SET_PDEATHSIG of prctl(2)

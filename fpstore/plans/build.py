@@ -37,13 +37,13 @@ from fpstore.plans.inputs import (
     resolve_ids,
 )
 from fpstore.plans.outputs import output_folder
-from fpstore.plans.pieces import PieceWriter
-from fpstore.plans.plan import Stage, result_name
 from fpstore.plans.rows import PartRows, raw_pieces, read_part
 from fpstore.plans.shuffle import slice_places
 from fpstore.plans.work import Sizes, Work, stage
 from fpstore.sharded import ShardedStore
 from fpstore.store import Store
+from fpstore.work.folder import Stage, result_name
+from fpstore.work.pieces import PieceWriter
 
 SHARD_ROWS = 50_000_000
 

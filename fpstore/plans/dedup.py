@@ -34,8 +34,8 @@ from fpstore.jobs.dedup import check_store, distances_from_kept
 from fpstore.jobs.dedup_job import DedupJob, DedupSpec
 from fpstore.jobs.grouping import Members, grouped, members_in_sets, regrouped, representative_ranks
 from fpstore.jobs.reference import NearReference, near_candidates
+from fpstore.jobs.row_set import id_column, id_kind
 from fpstore.jobs.verified import TextSets, read_feature_sets
-from fpstore.plans.ids import id_column, id_kind, joined_ids, take_ids
 from fpstore.plans.inputs import (
     InputSpec,
     Part,
@@ -60,8 +60,6 @@ from fpstore.plans.links import (
     write_links,
 )
 from fpstore.plans.outputs import choose_output
-from fpstore.plans.pieces import Pieces, PieceWriter, joined
-from fpstore.plans.plan import Stage
 from fpstore.plans.removed import (
     join_lists,
     list_stages,
@@ -85,6 +83,9 @@ from fpstore.plans.shuffle import (
 from fpstore.plans.slicing import Cut, Slicing, plan_slicing
 from fpstore.plans.stars import LARGE, SMALL, star_labels, star_stages, star_step
 from fpstore.plans.work import Sizes, Work, stage
+from fpstore.work.folder import Stage
+from fpstore.work.ids import joined_ids, take_ids
+from fpstore.work.pieces import Pieces, PieceWriter, joined
 
 STAR_ROWS = 200_000_000  # at most, one task unites the links
 

@@ -27,7 +27,10 @@ from fpstore.io.shards import Shards, shard_places
 from fpstore.io.source import FIELD_SUFFIXES, Projection, format_by_name, format_suffix
 from fpstore.jobs.dedup_job import estimate_rows
 from fpstore.jobs.row_spec import RowsSpec
-from fpstore.plans.places import (
+from fpstore.plans.records import as_json
+from fpstore.sharded import ShardedStore
+from fpstore.store import Store
+from fpstore.work.places import (
     DiskPlace,
     Place,
     StoredPlace,
@@ -36,9 +39,6 @@ from fpstore.plans.places import (
     open_place,
     scratch_folder,
 )
-from fpstore.plans.records import as_json
-from fpstore.sharded import ShardedStore
-from fpstore.store import Store
 
 # of a file whose digest is of all bytes; of a larger file, as many bytes in even pieces
 WHOLE_BYTES = 1 << 24

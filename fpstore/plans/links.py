@@ -17,10 +17,10 @@ from fpstore.base.arrays import differs, distinct_places, stable_order
 from fpstore.base.resources import Resources
 from fpstore.base.width import Width, row_words
 from fpstore.jobs.bands import Groups, link, row_hashes
-from fpstore.plans.pieces import Pieces, PieceWriter, joined
 from fpstore.plans.shuffle import ROW_BITS, SliceRows
 from fpstore.plans.slicing import Slicing
 from fpstore.plans.stars import write_edges
+from fpstore.work.pieces import Pieces, PieceWriter, joined
 
 
 class Links:

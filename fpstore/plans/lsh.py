@@ -44,10 +44,10 @@ from fpstore.lsh.manifest import DOCUMENTS, KEYS, read_index_manifest
 from fpstore.lsh.plan import USUAL_RECALL, LshPlan, check_plan, plan
 from fpstore.plans.inputs import InputSpec, Part, count_rows, cut_parts, find_inputs, opened_part
 from fpstore.plans.outputs import Output
-from fpstore.plans.pieces import Pieces, PieceWriter
-from fpstore.plans.places import full_uri
-from fpstore.plans.plan import PlanFolder, Stage, result_name
 from fpstore.plans.work import Sizes, Work, stage
+from fpstore.work.folder import PlanFolder, Stage, result_name
+from fpstore.work.pieces import Pieces, PieceWriter
+from fpstore.work.places import full_uri
 
 BUILT = "build", 0  # the one task that makes the index
 

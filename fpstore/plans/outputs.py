@@ -14,9 +14,9 @@ from fpstore.base.threads import cached_property
 from fpstore.errors import InputError, StoreExistsError, StoreNotFoundError
 from fpstore.io.source import FIELD_FORMATS, LINE_FORMATS, format_by_name, format_suffix
 from fpstore.plans.inputs import InputSpec, file_digest, place_and_name
-from fpstore.plans.pieces import Pieces
-from fpstore.plans.places import DiskPlace, Place, full_uri, is_inside, open_place
-from fpstore.plans.plan import PlanFolder, Stage
+from fpstore.work.folder import PlanFolder, Stage
+from fpstore.work.pieces import Pieces
+from fpstore.work.places import DiskPlace, Place, full_uri, is_inside, open_place
 
 LISTS = (*LINE_FORMATS, "parquet")  # formats
 FORMATS = ("parquet", "tsv", "csv", "jsonl")  # of files of matches and pairs

@@ -28,16 +28,16 @@ from fpstore.io.writers import ColumnKind
 from fpstore.jobs.joining import PairColumns
 from fpstore.jobs.pairs import id_batches
 from fpstore.jobs.row_spec import RESOLVED, Spec
-from fpstore.plans.ids import id_column_kind
 from fpstore.plans.inputs import StoreState, opened, shard_paths
 from fpstore.plans.outputs import FORMATS, output_folder
-from fpstore.plans.pieces import Pieces, PieceWriter
-from fpstore.plans.plan import Stage
 from fpstore.plans.shuffle import slice_places, table_keys, usual_slice_rows
 from fpstore.plans.slicing import Cut, Slicing, plan_slicing
 from fpstore.plans.work import Sizes, Work, stage
 from fpstore.query.snapshot import Snapshot
 from fpstore.store import Store
+from fpstore.work.folder import Stage
+from fpstore.work.ids import id_column_kind
+from fpstore.work.pieces import Pieces, PieceWriter
 
 COLUMNS: dict[str, ColumnKind] = {"a": "fingerprint", "b": "fingerprint", "distance": "distance"}
 SENT_ROWS = 50_000_000  # about, by a task

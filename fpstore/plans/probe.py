@@ -31,7 +31,6 @@ from fpstore.io.tables import values_at
 from fpstore.io.writers import ColumnKind
 from fpstore.jobs.pairs import pairs_with
 from fpstore.jobs.row_spec import RESOLVED, RowsSpec
-from fpstore.plans.ids import id_column_kind, plain_ids
 from fpstore.plans.inputs import (
     InputSpec,
     Part,
@@ -46,13 +45,14 @@ from fpstore.plans.inputs import (
     shard_paths,
 )
 from fpstore.plans.outputs import FORMATS, output_folder
-from fpstore.plans.pieces import Pieces, PieceWriter, joined
-from fpstore.plans.plan import Stage
 from fpstore.plans.rows import read_part
 from fpstore.plans.work import Sizes, Work, stage
 from fpstore.query.matches import Matches
 from fpstore.query.snapshot import Snapshot
 from fpstore.store import Store
+from fpstore.work.folder import Stage
+from fpstore.work.ids import id_column_kind, plain_ids
+from fpstore.work.pieces import Pieces, PieceWriter, joined
 
 COLUMNS: dict[str, ColumnKind] = {
     "query": "fingerprint",

@@ -21,12 +21,12 @@ from fpstore.io import open_writer
 from fpstore.io.arrow import import_pyarrow, is_text
 from fpstore.io.writers import Writer
 from fpstore.jobs.removed import REMOVED_COLUMNS, REMOVED_WITH_REFERENCE
-from fpstore.plans.ids import joined_ids, plain_ids, take_ids
-from fpstore.plans.pieces import Pieces, PieceWriter, runs
-from fpstore.plans.places import scratch_folder
-from fpstore.plans.plan import PlanFolder, Stage
 from fpstore.plans.shuffle import group_places, split_numbers
 from fpstore.query.id_lookup import ID_SLICE_ROWS
+from fpstore.work.folder import PlanFolder, Stage
+from fpstore.work.ids import joined_ids, plain_ids, take_ids
+from fpstore.work.pieces import Pieces, PieceWriter, runs
+from fpstore.work.places import scratch_folder
 
 
 def list_stages(parts: int, slices: int) -> list[Stage]:

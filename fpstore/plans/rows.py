@@ -16,8 +16,9 @@ from fpstore.base.width import empty_rows
 from fpstore.hashing.base import Fingerprinter
 from fpstore.io.source import IdColumn, Projection
 from fpstore.jobs.compared import compared_rows
-from fpstore.plans.ids import as_integers, as_strings, id_column, id_kind
+from fpstore.jobs.row_set import id_column, id_kind
 from fpstore.plans.inputs import InputSpec, Part, inputs_on_disk, opened_part, raw_source
+from fpstore.work.ids import as_integers, as_strings
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from fpstore.base.pools import in_order
 from fpstore.base.width import WORD_BITS, leading_words, row_of_number, row_words, rows_like
 from fpstore.design.joins import JoinDesign
 from fpstore.jobs.bands import MIXER
-from fpstore.plans.pieces import Pieces, PieceWriter, joined, reader_count
+from fpstore.work.pieces import Pieces, PieceWriter, joined, reader_count
 
 ROW_BITS = 40  # of a number, for the row in its part; the bits before are the number of the part
 SLICE_ROWS = 1 << 22  # that a task compares

@@ -15,9 +15,9 @@ import numpy as np
 from fpstore.base.aliases import Words
 from fpstore.base.arrays import differs
 from fpstore.errors import InputError
-from fpstore.plans.pieces import Pieces, PieceWriter, joined
-from fpstore.plans.plan import PlanFolder, Stage
 from fpstore.plans.shuffle import mix, slice_places
+from fpstore.work.folder import PlanFolder, Stage
+from fpstore.work.pieces import Pieces, PieceWriter, joined
 
 ROUNDS = 24  # of both steps: a chain of thousands of links takes about ten
 LARGE, SMALL = "large-star", "small-star"

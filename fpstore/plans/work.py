@@ -14,8 +14,8 @@ from fpstore.errors import InputError
 from fpstore.format.manifest import IDENTITY_BYTES
 from fpstore.jobs.row_spec import RESOLVED, Spec
 from fpstore.plans.outputs import Output
-from fpstore.plans.pieces import PieceWriter
-from fpstore.plans.plan import PlanFolder, Stage
+from fpstore.work.folder import PlanFolder, Stage
+from fpstore.work.pieces import PieceWriter
 
 Task = TypeVar("Task", bound=Callable[..., None])
 

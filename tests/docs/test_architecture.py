@@ -32,7 +32,7 @@ OWNERS = {
     "click": ("cli/",),
     "rich": ("cli/",),
     "jinja2": ("pages/",),
-    "pyarrow": ("io/arrow.py", "io/tables.py", "plans/places.py"),
+    "pyarrow": ("io/arrow.py", "io/tables.py", "work/places.py"),
     "pandas": ("io/tables.py",),
     "polars": ("io/tables.py",),
     "PIL": (

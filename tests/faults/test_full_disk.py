@@ -21,7 +21,7 @@ from speeds import crossed, slow
 
 import fpstore
 from fpstore.disk.temporary import SpillFile, array_on_disk
-from fpstore.plans.places import StoredPlace, scratch_folder
+from fpstore.work.places import StoredPlace, scratch_folder
 
 RNG = np.random.default_rng(5)
 FINGERPRINTS = RNG.integers(0, 2**64, 1000, np.uint64)

@@ -14,6 +14,7 @@ LAYERS = (
     ("hashing", "query"),
     ("building",),
     ("change",),
+    ("work",),
     ("care", "jobs"),
     ("calibration",),
     ("store",),

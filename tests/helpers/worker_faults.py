@@ -44,7 +44,7 @@ def pending(folder):
 
 
 def install():
-    from fpstore.plans import places
+    from fpstore.work import places
 
     true = places.DiskPlace.writing
 

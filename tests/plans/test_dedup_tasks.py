@@ -26,11 +26,11 @@ from fpstore.io.source import Projection
 from fpstore.jobs.bands import MIXER, row_hashes
 from fpstore.jobs.dedup_job import estimate_rows
 from fpstore.plans.links import find_repeats, link_keys
-from fpstore.plans.pieces import PieceWriter
-from fpstore.plans.places import DiskPlace
-from fpstore.plans.plan import PlanFolder, Stage
 from fpstore.plans.shuffle import SliceRows
 from fpstore.plans.stars import star_labels, star_stages, star_step, write_edges
+from fpstore.work.folder import PlanFolder, Stage
+from fpstore.work.pieces import PieceWriter
+from fpstore.work.places import DiskPlace
 
 CASES = {
     "default": {},
@@ -264,7 +264,7 @@ def test_lists_of_parts_are_joined(tmp_path, monkeypatch, kind, ids):
     """
     monkeypatch.setattr("fpstore.query.id_lookup.ID_SLICE_ROWS", 7)
     monkeypatch.setattr("fpstore.plans.removed.ID_SLICE_ROWS", 7)
-    monkeypatch.setattr("fpstore.plans.pieces.BLOCK_BYTES", 100)
+    monkeypatch.setattr("fpstore.work.pieces.BLOCK_BYTES", 100)
     monkeypatch.setattr("fpstore.io.parquet.GROUP_ROWS", 20)
     rng, made = random.Random(3), [0x00FF00FF00FF00FF]
     for number in range(12):

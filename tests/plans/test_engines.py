@@ -15,7 +15,7 @@ from text_corpora import corpus_in, files_in
 import fpstore
 import fpstore.spark
 from fpstore.plans import DedupSpec, Plan, dedup, engines, open_plan
-from fpstore.plans.plan import plan_digest
+from fpstore.work.folder import plan_digest
 
 
 @pytest.fixture

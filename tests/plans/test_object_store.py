@@ -23,7 +23,7 @@ from speeds import slow
 
 import fpstore
 from fpstore.plans import open_plan
-from fpstore.plans.places import open_place
+from fpstore.work.places import open_place
 
 SERVER = "moto.server"
 FOLDER = "a folder/größe 100%"  # which a URI would escape

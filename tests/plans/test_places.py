@@ -14,9 +14,9 @@ import pytest
 
 import fpstore
 from fpstore.base.strings import StringColumn
-from fpstore.plans import places
-from fpstore.plans.pieces import Pieces, PieceWriter, joined
-from fpstore.plans.places import DiskPlace, StoredPlace, is_inside, open_place, scratch_folder
+from fpstore.work import places
+from fpstore.work.pieces import Pieces, PieceWriter, joined
+from fpstore.work.places import DiskPlace, StoredPlace, is_inside, open_place, scratch_folder
 
 KINDS = ["disk", "stored"]
 

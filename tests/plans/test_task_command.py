@@ -16,8 +16,8 @@ from text_corpora import corpus_in, finished
 import fpstore
 from fpstore.errors import CorruptStoreError, InputError, StoreNotFoundError
 from fpstore.plans import Plan, StageStatus, open_plan
-from fpstore.plans.places import DiskPlace
-from fpstore.plans.plan import PlanFolder, plan_digest
+from fpstore.work.folder import PlanFolder, plan_digest
+from fpstore.work.places import DiskPlace
 
 MANY = ("--text-field", "text", "--plan", "p", "--part-bytes", "3kB")
 

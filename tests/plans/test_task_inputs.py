@@ -30,8 +30,8 @@ from speeds import slow
 import fpstore
 from fpstore.plans import open_plan
 from fpstore.plans.inputs import file_digest
-from fpstore.plans.places import DiskPlace
-from fpstore.plans.plan import plan_digest
+from fpstore.work.folder import plan_digest
+from fpstore.work.places import DiskPlace
 
 
 @pytest.fixture

@@ -25,8 +25,8 @@ from fpstore.errors import (
     counted,
     show,
 )
-from fpstore.plans.pieces import Pieces, PieceWriter
-from fpstore.plans.places import Place
+from fpstore.work.pieces import Pieces, PieceWriter
+from fpstore.work.places import Place
 
 PLAN_FILE = "plan.json"
 FORMAT, FORMAT_VERSION = "fpstore plan", 1

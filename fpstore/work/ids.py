@@ -16,26 +16,12 @@ from fpstore.errors import InputError
 from fpstore.io.digits import parse_integers
 from fpstore.io.source import IdColumn
 from fpstore.io.writers import ColumnKind
-from fpstore.jobs.row_set import SpooledIds
-from fpstore.query.id_lookup import ids_at
 from fpstore.query.snapshot import Snapshot
-
-
-def id_kind(ids: SpooledIds | None) -> str:
-    """Return "integer" or "string"; "none" if there are no ids."""
-    return "none" if ids is None else "string" if ids.integers is None else "integer"
 
 
 def id_column_kind(snapshot: Snapshot) -> ColumnKind:
     """Return the kind of column that the ids of a store are for writers."""
     return "text" if snapshot.totals.id_kind == "string" else "value"
-
-
-def id_column(ids: SpooledIds | None) -> IdColumn:
-    if ids is None or ids.integers is not None:
-        return None if ids is None else ids.integers
-    values = ids_at(ids, np.arange(len(ids), dtype=np.uint64))
-    return StringColumn.of(values) if isinstance(values, list) else values
 
 
 def take_ids(ids: IdColumn, places: npt.NDArray[np.intp]) -> Any:

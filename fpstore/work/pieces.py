@@ -21,8 +21,8 @@ from fpstore.base.strings import StringColumn
 from fpstore.disk.refusals import refusing
 from fpstore.errors import CorruptStoreError
 from fpstore.io.source import IdColumn
-from fpstore.plans.ids import take_ids
-from fpstore.plans.places import Place
+from fpstore.work.ids import take_ids
+from fpstore.work.places import Place
 
 MAGIC = b"fpspiece"
 # the length of the index, its CRC-32, eight bytes each as digits of hexadecimal, and MAGIC

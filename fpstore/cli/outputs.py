@@ -14,7 +14,7 @@ from fpstore.cli.options import argument, option
 from fpstore.cli.signals import advice_on_interrupt
 from fpstore.cli.verb import Arguments, fail, output_is, usage_errors
 from fpstore.io import Writer, open_writer
-from fpstore.jobs.checkpoint import Checkpoint, JobIdentity
+from fpstore.work.checkpoint import Checkpoint, JobIdentity
 
 
 def _last(context: click.Context, _: click.Parameter, output: str) -> str:

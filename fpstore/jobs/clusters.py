@@ -18,12 +18,12 @@ from fpstore.base.threads import cached_property
 from fpstore.errors import CorruptStoreError, InputError, counted
 from fpstore.io.tables import Tabular, arrow_table, values_at
 from fpstore.jobs import GROUPINGS, REPRESENTATIVES
-from fpstore.jobs.checkpoint import Checkpoint
 from fpstore.jobs.grouping import Grouping, Numbers, grouped, members_in_sets
 from fpstore.jobs.joining import connected
 from fpstore.jobs.pairs import join_design, load_fingerprints
 from fpstore.query.id_lookup import ID_SLICE_ROWS, IdLookup, InMemoryIds, ids_at, ids_in_slices
 from fpstore.query.snapshot import Snapshot
+from fpstore.work.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
     from fpstore.io import Writer

@@ -19,13 +19,14 @@ from fpstore.io.check import is_plain_integer
 from fpstore.io.scores import joined_keys
 from fpstore.io.source import Batch, Projection, RowSource
 from fpstore.jobs.bands import BandKeys
-from fpstore.jobs.checkpoint import Checkpoint, id_columns, ids_in
 from fpstore.jobs.row_set import SpooledIds
 from fpstore.query.id_lookup import ID_SLICE_ROWS, ids_in_slices
+from fpstore.work.checkpoint import Checkpoint
 
 # of a part of a checkpoint: whichever comes first
 PART_ROWS, PART_CHARS = 1 << 20, 1 << 26
 READ = "rows were read"
+STAGE = "rows"  # of a checkpoint; a result has the number of its first row
 
 
 class ComparedRows(NamedTuple):
@@ -127,17 +128,18 @@ def _checkpointed_rows(
 ) -> Iterator[Batch]:
     """Yield the rows in the parts of a checkpoint, then later rows, which make new parts.
 
-    The name of a part has the number of its first row, so a part of other bounds is never read.
+    A part has the number of its first row, so a part of other bounds is never read.
     """
     done = 0
-    while checkpoint.has(name := f"rows-{done}"):
-        for columns in checkpoint.read(name):
-            done += len(columns["known"])
+    while (pieces := checkpoint.result(STAGE, done)) is not None:
+        for number in range(pieces.facts["batches"]):
+            flags, scores = pieces.read(f"flags-{number}").view(bool), f"scores-{number}"
+            done += len(flags)
             yield Batch(
-                columns["fingerprints"],
-                ids_in(columns),
-                columns["known"],
-                scores=columns.get("scores"),
+                pieces.read(f"fingerprints-{number}"),
+                pieces.read_ids(f"ids-{number}"),
+                flags,
+                scores=pieces.read(scores) if scores in pieces else None,
             )
     before = first = done
     batches, chars = list[Batch](), 0
@@ -148,22 +150,20 @@ def _checkpointed_rows(
         if done - first >= PART_ROWS or chars >= PART_CHARS:
             _write(checkpoint, first, batches)
             batches, first, chars = [], done, 0
-    if batches:
+    if done > first:
         _write(checkpoint, first, batches)
     checkpoint.note(READ, before, done)
 
 
 def _write(checkpoint: Checkpoint, first: int, batches: list[Batch]) -> None:
-    part = checkpoint.write(f"rows-{first}")
-    for batch in batches:
-        columns = {
-            "known": batch.flags,
-            "fingerprints": batch.fingerprints,
-            "scores": batch.scores,
-            **id_columns(batch.ids),
-        }
-        part.append({name: column for name, column in columns.items() if column is not None})
-    part.finish()
+    with checkpoint.writing(STAGE, first) as writer:
+        writer.facts["batches"] = len(batches)
+        for number, batch in enumerate(batches):
+            writer.add(f"flags-{number}", batch.flags.view(np.uint8))
+            writer.add(f"fingerprints-{number}", batch.fingerprints)
+            writer.add_ids(f"ids-{number}", batch.ids)
+            if batch.scores is not None:
+                writer.add(f"scores-{number}", batch.scores)
 
 
 def with_integers(ids: SpooledIds) -> SpooledIds:

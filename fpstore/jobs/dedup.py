@@ -22,7 +22,6 @@ from fpstore.errors import InputError, StoreExistsError, counted
 from fpstore.hashing.documents import DocumentFiles
 from fpstore.io.source import RowSource
 from fpstore.jobs.bands import connected_by_bands
-from fpstore.jobs.checkpoint import Checkpoint, JobIdentity, checkpoint_in, is_output
 from fpstore.jobs.clusters import Clusters
 from fpstore.jobs.compared import ComparedRows, compared_rows
 from fpstore.jobs.dedup_job import DedupJob
@@ -38,10 +37,11 @@ from fpstore.jobs.grouping import (
 from fpstore.jobs.joining import connected
 from fpstore.jobs.outputs import Listing, Outputs, check_outside, share_a_file
 from fpstore.jobs.pairs import join_design
-from fpstore.jobs.reference import PART, NearReference, Reference, join_side, near_candidates
+from fpstore.jobs.reference import NearReference, Reference, join_side, near_candidates
 from fpstore.jobs.removed import Removed
 from fpstore.jobs.verified import MOST_COMPARED, SECOND, TextSets, text_sets
 from fpstore.query.id_lookup import IdLookup, InMemoryIds, ids_at
+from fpstore.work.checkpoint import Checkpoint, JobIdentity, checkpoint_in, is_output
 
 COMPARED_AT_ONCE = 1 << 18
 OpenCheckpoint = Callable[
@@ -134,8 +134,9 @@ def deduplicate(
         assert documents.ids is not None
         places = np.flatnonzero(result.kept[documents.is_compared])
         ids = reference.ids_to_add(ids_at(documents.ids, places.astype(np.uint64)), corpus.typed)
-        if resumed and checkpoint is not None:
-            reference.check_began(documents.fingerprints[places], NearReference.saved(checkpoint))
+        near = NearReference.saved(checkpoint) if resumed and checkpoint is not None else None
+        if near is not None:
+            reference.check_began(documents.fingerprints[places], near)
         outputs.write(result, result.kept, resources, checkpoint)
         description = None if job.fingerprinter is None else job.fingerprinter.describe()
         reference.add(
@@ -346,12 +347,10 @@ def _near_reference(
     A resumed job takes them from its checkpoint: files are as they were when the job began, but its
     own rows may be in the store.
     """
-    if (
-        checkpoint is not None
-        and (resumed or reference.corpus is not None)
-        and checkpoint.has(PART)
-    ):
-        return NearReference.saved(checkpoint)
+    if checkpoint is not None and (resumed or reference.corpus is not None):
+        saved = NearReference.saved(checkpoint)
+        if saved is not None:
+            return saved
     near = NearReference(np.empty(0, np.intp), np.empty(0, np.uint64), np.empty(0, np.uint16))
     if reference.corpus is not None:
         near = _near_corpus(reference.corpus, corpus, documents, job, resources)

@@ -22,10 +22,10 @@ from fpstore.hashing.wrapper import can_have_bands, minhash_in
 from fpstore.io.lines import LineRows
 from fpstore.io.source import Projection, RowSource
 from fpstore.jobs import GROUPINGS, KEEP_RULES, SEARCHES, UNKNOWN
-from fpstore.jobs.checkpoint import JobIdentity
 from fpstore.jobs.grouping import Grouping
 from fpstore.jobs.reference import Reference
 from fpstore.jobs.row_spec import RESOLVED, HashedRowsSpec
+from fpstore.work.checkpoint import JobIdentity
 
 EXACT_ROWS = 1 << 20  # up to which search='auto' is exact
 # earlier texts within the radius of a text by chance, on average, up to which "auto" is exact

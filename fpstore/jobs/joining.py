@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from functools import partial
 from itertools import islice, pairwise
@@ -19,8 +19,9 @@ from fpstore.base.resources import Resources
 from fpstore.base.width import Distances, row_words
 from fpstore.design.joins import JoinDesign
 from fpstore.design.tables import TableSpec
-from fpstore.jobs.checkpoint import Checkpoint
 from fpstore.jobs.sorting import ROOM, SortedTable, Span, SpanSorter, TableSorter, sampled_spans
+from fpstore.work.checkpoint import Checkpoint
+from fpstore.work.pieces import Pieces
 
 BATCH_PAIRS = 1 << 18
 LEAST_ROWS = 1 << 15  # of a part of a table that a thread takes
@@ -133,9 +134,8 @@ def _search_tables(
     ]:
         search = partial(_search, design, number, linked)
         parts = _parts(sides, design.flips[number], resources)
-        spans = saved_spans = (
-            None if checkpoint is None else _saved_spans(checkpoint, number, 1 << spec.prefix_bits)
-        )
+        saved = {} if checkpoint is None else _saved_spans(checkpoint, number)
+        spans = _covering(saved, 1 << spec.prefix_bits)
         if parts > 1 and spans is None:
             spans = sampled_spans(max(sides, key=len), spec, parts)
         begins: list[Begin]
@@ -156,7 +156,7 @@ def _search_tables(
             begins = [partial(_search_results, search, tables, span) for span in spans]
         if checkpoint is not None:
             begins = [
-                _checkpointed(checkpoint, number, span, begin, saved_spans is not None)
+                _checkpointed(checkpoint, number, span, begin, saved.get(span))
                 for span, begin in zip(spans, begins, strict=True)
             ]
         waiting += [(begin, rows / len(spans)) for begin in begins]
@@ -200,52 +200,56 @@ class _SpanSearches:
         self._free.append(sorters)
 
 
-# Parts of a checkpoint: the pairs of each span
+# Parts of a checkpoint: the pairs of each span, with the number of its first bucket
 
 
-def _name(number: int, span: Span) -> str:
-    return f"table-{number}-{span.first}-{span.end}"
+def _saved_spans(checkpoint: Checkpoint, number: int) -> dict[Span, Pieces]:
+    """Return the results for spans of a table."""
+    stage = f"table-{number}"
+    results = [(first, checkpoint.result(stage, first)) for first in checkpoint.numbers(stage)]
+    return {
+        Span(first, pieces.facts["end"]): pieces for first, pieces in results if pieces is not None
+    }
 
 
-def _saved_spans(checkpoint: Checkpoint, number: int, buckets: int) -> list[Span] | None:
-    """Return the spans of a checkpoint if they have all buckets of a table, otherwise None."""
-    spans: list[Span] = []
-    end = 0
-    names = [name.split("-") for name in checkpoint.names(f"table-{number}-")]
-    for span in sorted(
-        Span(*map(int, name)) for name in names if len(name) == 2 and all(map(str.isdecimal, name))
-    ):
-        if span.first == end and checkpoint.has(_name(number, span)):
+def _covering(saved: Iterable[Span], buckets: int) -> list[Span] | None:
+    """Return spans that have all buckets of a table, or None."""
+    spans, end = list[Span](), 0
+    for span in saved:
+        if span.first == end:
             spans.append(span)
             end = span.end
     return spans if end == buckets else None
 
 
 def _checkpointed(
-    checkpoint: Checkpoint, number: int, span: Span, begin: Begin, is_there: bool
+    checkpoint: Checkpoint, number: int, span: Span, begin: Begin, saved: Pieces | None
 ) -> Begin:
     """Return a search that saves the pairs of a span, or yields saved ones."""
-    name = _name(number, span)
-    is_there = is_there or checkpoint.has(name)
-    checkpoint.note(SPANS, int(is_there), 1)
-    return lambda stop: (
-        saved_pairs(checkpoint, name) if is_there else saving_pairs(checkpoint, name, begin(stop))
+    checkpoint.note(SPANS, int(saved is not None), 1)
+    if saved is not None:
+        return lambda _: saved_pairs(saved)
+    return lambda stop: saving_pairs(
+        checkpoint, f"table-{number}", span.first, begin(stop), end=span.end
     )
 
 
-def saved_pairs(checkpoint: Checkpoint, name: str) -> Iterator[PairColumns]:
-    return (PairColumns(**batch) for batch in checkpoint.read(name))
+def saved_pairs(pieces: Pieces) -> Iterator[PairColumns]:
+    for batch in range(pieces.facts["batches"]):
+        yield PairColumns(*(pieces.read(f"{name}-{batch}") for name in PairColumns._fields))
 
 
 def saving_pairs(
-    checkpoint: Checkpoint, name: str, pairs: Iterator[PairColumns]
+    checkpoint: Checkpoint, stage: str, number: int, pairs: Iterator[PairColumns], **facts: int
 ) -> Iterator[PairColumns]:
-    """Yield pairs, and save them as a part of a checkpoint."""
-    part = checkpoint.write(name)
-    for columns in pairs:
-        part.append(columns._asdict())
-        yield columns
-    part.finish()
+    """Yield pairs, and save them as a result with some facts, batch by batch."""
+    with checkpoint.writing(stage, number) as writer:
+        writer.facts |= {**facts, "batches": 0}
+        for batch, columns in enumerate(pairs):
+            for name, column in columns._asdict().items():
+                writer.add(f"{name}-{batch}", column)
+            writer.facts["batches"] = batch + 1
+            yield columns
 
 
 # Spans, and the threads that search them

@@ -23,7 +23,7 @@ from fpstore.io.parquet import ParquetRows
 from fpstore.io.shards import Shards, copy_shards, shard_places
 from fpstore.io.source import SUFFIXES, RowSource, format_by_name, format_suffix
 from fpstore.io.writers import Writer, unwritable
-from fpstore.jobs.checkpoint import Checkpoint, is_output
+from fpstore.work.checkpoint import Checkpoint, is_output
 
 # of an output: a list, a file of rows, a folder of shards, a folder of texts
 Kind = Literal["list", "rows", "shards", "texts"]

@@ -18,16 +18,17 @@ from fpstore.design.sample import Sample
 from fpstore.disk.temporary import array_on_disk
 from fpstore.errors import CorruptStoreError, counted
 from fpstore.io.tables import Tabular, arrow_table
-from fpstore.jobs.checkpoint import Checkpoint
 from fpstore.jobs.joining import PairColumns, pairs_between, pairs_within, saved_pairs, saving_pairs
 from fpstore.jobs.row_set import RowSet
 from fpstore.query.id_lookup import IdLookup, InMemoryIds, ids_at, ids_in_slices
 from fpstore.query.snapshot import Snapshot
+from fpstore.work.checkpoint import Checkpoint
 
 MOST_ROWS = 1 << 16  # pairs of ids in a batch
 MOST_LONG = 1 << 10  # pairs of ids in a batch where records have one long string each
 MATCHES = 1 << 20  # in a batch of probes
 PROBED_ROWS = 1 << 20  # whose matches are one part of a checkpoint
+STAGE = "probed"  # of a checkpoint; a result has the number of its first row
 PROBED = "rows were looked up"
 READ_NANOSECONDS = 5.0  # to read a fingerprint of a store for a join
 
@@ -429,11 +430,10 @@ def _probe_rows(
         if checkpoint is None:
             yield from pairs
             continue
-        name = f"probed-{start}"
-        is_there = checkpoint.has(name)
-        checkpoint.note(PROBED, len(batch) if is_there else 0, len(batch))
+        pieces = checkpoint.result(STAGE, start)
+        checkpoint.note(PROBED, 0 if pieces is None else len(batch), len(batch))
         yield from (
-            saved_pairs(checkpoint, name) if is_there else saving_pairs(checkpoint, name, pairs)
+            saving_pairs(checkpoint, STAGE, start, pairs) if pieces is None else saved_pairs(pieces)
         )
     resources.report("finding pairs", len(rows), len(rows))
 

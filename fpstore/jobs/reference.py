@@ -19,16 +19,17 @@ from fpstore.building.builder import Options, build_store
 from fpstore.change.decisions import is_fresh, kind_with
 from fpstore.errors import InputError, StoreExistsError
 from fpstore.io.source import RowSource, unwritable_id
-from fpstore.jobs.checkpoint import Checkpoint, JobIdentity, id_columns, ids_in
 from fpstore.jobs.compared import ComparedRows
 from fpstore.jobs.joining import PairColumns
 from fpstore.jobs.pairs import Side, pairs_with
 from fpstore.jobs.row_set import RowSet
 from fpstore.jobs.verified import Alike
 from fpstore.query.id_lookup import InMemoryIds, ids_at
+from fpstore.work.checkpoint import Checkpoint, JobIdentity
+from fpstore.work.ids import plain_ids
 
 MOST_HELD = 1 << 22  # pairs, or twice the nearest ones, before all others are dropped
-PART = "reference"  # of a checkpoint
+STAGE = "reference"  # of a checkpoint
 
 
 class Reference(NamedTuple):
@@ -140,24 +141,19 @@ class NearReference(NamedTuple):
 
     def save(self, checkpoint: Checkpoint, of_store: bool) -> None:
         ids = StringColumn.of(self.ids) if isinstance(self.ids, list) else self.ids
-        part = checkpoint.write(PART)
-        columns: dict[str, Any] = {
-            "places": self.places.astype(np.uint64),
-            "distances": self.distances,
-            "store": np.array([of_store]),
-        }
-        part.append({**columns, **id_columns(ids)})
-        part.finish()
+        with checkpoint.writing(STAGE, 0) as writer:
+            writer.facts["store"] = of_store
+            writer.add("places", self.places)
+            writer.add_ids("ids", ids)
+            writer.add("distances", self.distances)
 
     @classmethod
-    def saved(cls, checkpoint: Checkpoint) -> NearReference:
-        (columns,) = checkpoint.read(PART)
-        column = ids_in(columns)
-        assert column is not None
-        ids = list(column.texts()) if isinstance(column, StringColumn) else column
-        return cls(
-            columns["places"].astype(np.intp), ids, columns["distances"], bool(columns["store"][0])
-        )
+    def saved(cls, checkpoint: Checkpoint) -> NearReference | None:
+        pieces = checkpoint.result(STAGE, 0)
+        if pieces is None:
+            return None
+        ids, distances = plain_ids(pieces.read_ids("ids")), pieces.read("distances")
+        return cls(pieces.read("places"), ids, distances, pieces.facts["store"])
 
 
 def join_side(documents: ComparedRows, width: Width) -> RowSet:

@@ -13,11 +13,11 @@ from fpstore.base.resources import Resources
 from fpstore.base.width import Width
 from fpstore.design.families import check_radius
 from fpstore.errors import InputError
-from fpstore.jobs.checkpoint import Checkpoint, JobIdentity, checkpoint_in
 from fpstore.jobs.clusters import Clusters, cluster_grouping, find_clusters
 from fpstore.jobs.pairs import Pairs, Side, find_joined_pairs, find_pairs
 from fpstore.jobs.row_set import read_row_set
 from fpstore.query.snapshot import Snapshot
+from fpstore.work.checkpoint import Checkpoint, JobIdentity, checkpoint_in
 
 Result = TypeVar("Result")
 

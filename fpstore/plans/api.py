@@ -42,6 +42,7 @@ from fpstore.plans.pairs import PairsSpec, PairsWork
 from fpstore.plans.probe import ProbeSpec, ProbeWork
 from fpstore.plans.records import as_json, from_json
 from fpstore.plans.work import Sizes, Work
+from fpstore.work.checkpoint import KIND as CHECKPOINT
 from fpstore.work.folder import PLAN_FILE, PlanFolder, remove_files
 from fpstore.work.places import full_uri, open_place
 
@@ -484,8 +485,17 @@ def open_plan(path: PathLike) -> Plan:
         whose results may differ.
     CorruptStoreError
         The plan is damaged, or was changed by hand.
+    InputError
+        The folder is that of a job that can be resumed.
     """
-    return Plan(PlanFolder.open(open_place(path)))
+    folder = PlanFolder.open(open_place(path))
+    if folder.kind == CHECKPOINT:
+        raise InputError(
+            f"{folder.place.uri}: is the folder of a job that can be resumed, not a plan: run the "
+            f"same job again, with {keyword('resume')}",
+            path=folder.place.uri,
+        )
+    return Plan(folder)
 
 
 def remove_plan(path: PathLike, *, force: bool = False) -> list[str]:

@@ -1,4 +1,4 @@
-"""The folder of a plan: a job in tasks that any engine may run, and the results of the tasks."""
+"""The folder of a plan: a job that runs in tasks, or resumes, and what of it is finished."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import json
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from hashlib import blake2b
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple, Self, TypeVar
 
 from fpstore.base.arguments import check_whole
@@ -28,7 +28,7 @@ from fpstore.errors import (
 from fpstore.work.pieces import Pieces, PieceWriter
 from fpstore.work.places import Place
 
-PLAN_FILE = "plan.json"
+PLAN_FILE, LOCK_FILE = "plan.json", "plan.lock"  # a job that resumes has the lock
 FORMAT, FORMAT_VERSION = "fpstore plan", 1
 DIGEST_BYTES = 16
 MOST_TASKS = 1 << 24  # of a stage
@@ -130,7 +130,7 @@ class PlanFolder:
             {**content, "digest": plan_digest(content)}, indent=1, sort_keys=True
         ).encode()
         is_new = place.size(PLAN_FILE) is None
-        if is_new and not all(map(_is_own, place.names())):
+        if is_new and not all(map(is_own, place.names())):
             message = (
                 f"{place.uri}: exists, and has files: name a new folder for the plan, which is "
                 "removed at the end"
@@ -186,10 +186,42 @@ class PlanFolder:
             yield stage, range(first, first + stage.tasks)
             first += stage.tasks
 
+    def numbers(self, stage: str) -> list[int]:
+        """Return the numbers of the results of a stage, ascending."""
+        beginning = f"{RESULTS}/{stage}-"
+        numbers = (
+            name.removeprefix(beginning).removesuffix(".pieces")
+            for name in self.place.names(beginning)
+        )
+        return sorted(int(number) for number in numbers if number.isdecimal())
+
+    def read(self, stage: str, number: int) -> Pieces:
+        """Open a result; StoreNotFoundError if there is none, CorruptStoreError for another's."""
+        pieces = Pieces(self.place, result_name(stage, number))
+        expected = self._facts(stage, number)
+        got = {name: pieces.facts.get(name) for name in expected}
+        if got != expected:
+            where, owner = (
+                self.place.shown(pieces.name),
+                "task" if got["plan"] == self.digest else "plan",
+            )
+            message = f"{where}: is of another {owner}: remove it, and run its task again"
+            raise CorruptStoreError(message, path=where, expected=expected, got=got)
+        return pieces
+
+    @contextmanager
+    def writing(self, stage: str, number: int) -> Iterator[PieceWriter]:
+        """Yield a writer of a result, which is published at the end unless there is one."""
+        with (
+            self.place.writing(result_name(stage, number)) as path,
+            PieceWriter(path, self._facts(stage, number)) as writer,
+        ):
+            yield writer
+
     def result(self, stage: str, number: int) -> Pieces:
         """Open the result of a task; UnfinishedError if there is none yet."""
         try:
-            pieces = Pieces(self.place, result_name(stage, number))
+            return self.read(stage, number)
         except StoreNotFoundError:
             index = (
                 next(
@@ -202,16 +234,6 @@ class PlanFolder:
             task = f"task {number} of the stage {stage} ({keyword('index', index)})"
             message = f"{self.place.uri}: {task} has not run: run the stages in order"
             raise UnfinishedError(message, path=self.place.uri) from None
-        expected = self._facts(stage, number)
-        got = {name: pieces.facts.get(name) for name in expected}
-        if got != expected:
-            where, owner = (
-                self.place.shown(pieces.name),
-                "task" if got["plan"] == self.digest else "plan",
-            )
-            message = f"{where}: is of another {owner}: remove it, and run its task again"
-            raise CorruptStoreError(message, path=where, expected=expected, got=got)
-        return pieces
 
     def _facts(self, stage: str, number: int) -> dict[str, object]:
         return {"plan": self.digest, "stage": stage, "task": number}
@@ -251,13 +273,9 @@ class PlanFolder:
         Of two processes that run a task at once, the first one publishes.
         """
         stage, number = self.task(index)
-        name = result_name(stage, number)
-        if self.place.size(name) is not None:
+        if self.place.size(result_name(stage, number)) is not None:
             return False
-        with (
-            self.place.writing(name) as path,
-            PieceWriter(path, self._facts(stage, number)) as writer,
-        ):
+        with self.writing(stage, number) as writer:
             function(stage, number, writer, resources)
         return True
 
@@ -265,11 +283,11 @@ class PlanFolder:
 def remove_files(place: Place) -> list[str]:
     """Remove a plan of any version and its results; return the names of the other files."""
     names = place.names()
-    foreign = [name for name in names if not _is_own(name)]
+    foreign = [name for name in names if not is_own(name)]
     if not foreign:
         place.remove()
         return []
-    for name in filter(_is_own, names):
+    for name in filter(is_own, names):
         place.remove_file(name)
     return foreign
 
@@ -277,12 +295,10 @@ def remove_files(place: Place) -> list[str]:
 RESULTS = "results"  # the folder of the results
 
 
-_OWN = re.compile(
-    rf"{re.escape(PLAN_FILE)}|{RESULTS}/[a-z]+(-[a-z]+)*(-[0-9]+)?-[0-9]{{5,}}\.pieces"
-)
+_OWN = re.compile(rf"plan\.(json|lock)|{RESULTS}/[a-z]+(-[a-z]+)*(-[0-9]+)?-[0-9]{{5,}}\.pieces")
 
 
-def _is_own(name: str) -> bool:
+def is_own(name: str) -> bool:
     return _OWN.fullmatch(name) is not None
 
 
@@ -319,6 +335,8 @@ def _packages(description: Any) -> Iterator[str]:
 def _version(name: str) -> str | None:
     if name == "unicodedata":  # Python's, for the normal forms of texts
         return unicodedata.unidata_version
+    from importlib.metadata import PackageNotFoundError, version  # takes milliseconds
+
     try:
         return version(name)
     except PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""The results of tasks: files of named arrays, each of which is read and checked alone."""
+"""Finished work: files of named arrays, each of which is read and checked alone."""
 
 from __future__ import annotations
 
@@ -197,6 +197,11 @@ class Pieces:
             np.frombuffer(data, np.uint64).reshape(number + 1 - previous, 2).T.tolist()
         )
         return ends[-2] if number else 0, ends[-1], checksums[-1]
+
+    def verify(self) -> None:
+        """Read all arrays, one after the other; CorruptStoreError if one is damaged."""
+        for name in self._index:
+            self.read(name)
 
     def lims(self, name: str) -> Lims:
         """Return the bounds of the slices of an array."""

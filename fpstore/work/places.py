@@ -217,8 +217,8 @@ class DiskPlace(Place):
             self.path.unlink()
 
     def remove_file(self, name: str) -> None:
-        with suppress(FileNotFoundError):
-            (self.path / name).unlink()
+        with refusing(self.path / name):
+            (self.path / name).unlink(missing_ok=True)
 
 
 def _files_in(folder: Path, beginning: str) -> Iterator[str]:

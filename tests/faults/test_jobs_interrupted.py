@@ -125,7 +125,7 @@ MOMENTS = """
         assert threading.active_count() == 1
         remove(out)  # it may have been written just before
         assert listing() == before, listing()
-        assert not list(Path("kept").glob("*.tmp"))
+        assert not list(Path("kept").rglob(".unfinished-*"))
     job(out)
     assert content(out) == content(wanted)
     assert not Path("kept").exists()

@@ -147,9 +147,11 @@ def calls_in_a_child(work, call, methods, after=False):
     return int(said) if said else None
 
 
-def in_another(arguments, call=0, names=("replace",), after=False):
-    """Run a command in a process that is killed at a call of a method of paths, or at a rename."""
-    methods = [(Path, name) for name in names]
+RENAMES = [(Path, "replace"), (os, "link")]  # how an output and a finished part appear
+
+
+def in_another(arguments, call=0, methods=RENAMES, after=False):
+    """Run a command in a process that is killed when it names a file, or calls other functions."""
     return calls_in_a_child(lambda: main(arguments, standalone_mode=False), call, methods, after)
 
 

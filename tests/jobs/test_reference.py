@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from commandline import TEXT_AND_ID, TEXT_FIELD, failure, fine, run
 from inputs import json_lines
-from resuming import calls_in_a_child
+from resuming import RENAMES, calls_in_a_child
 from speeds import slow
 
 import fpstore
@@ -240,9 +240,7 @@ def test_batches_between_a_kill_and_the_end_of_a_job_are_compared(tmp_path, monk
     fine("dedup", "first.jsonl", "f.jsonl", *ADDING, "-q")
     work = lambda: main(["dedup", "a.jsonl", "oa.jsonl", *ADDING, "-q"], standalone_mode=False)  # noqa: E731
     call = 1
-    while (
-        Path("a.jsonl.resume").exists() or calls_in_a_child(work, call, [(Path, "replace")]) is None
-    ):
+    while Path("a.jsonl.resume").exists() or calls_in_a_child(work, call, RENAMES) is None:
         call += 1
         with fpstore.open("all.fps") as store:
             if len(store) == 1 and not Path("ob.jsonl").exists() and call == 3:
@@ -291,7 +289,7 @@ def test_jobs_with_bands_that_make_a_store_are_resumed(tmp_path, monkeypatch):
         asked += ["--add", "--search", "bands", "--width", f"{width}", "--quiet"]
         for call in range(1, 30):
             if calls_in_a_child(
-                lambda asked=asked: main(asked, standalone_mode=False), call, [(Path, "replace")]
+                lambda asked=asked: main(asked, standalone_mode=False), call, RENAMES
             ):
                 break
         with fpstore.open(f"{width}.fps") as store:
@@ -336,7 +334,7 @@ def test_a_job_that_is_resumed_has_the_same_list(tmp_path, monkeypatch):
         if calls_in_a_child(
             lambda: main([*asked, "--force", "--resume"], standalone_mode=False),
             call,
-            [(Path, "replace")],
+            RENAMES,
         ):
             break
     assert Path("r.tsv").read_bytes() == wanted

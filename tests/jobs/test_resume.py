@@ -4,7 +4,6 @@ The same result, byte for byte, without doing again what was done.
 """
 
 import itertools
-import json
 import os
 import re
 import signal
@@ -16,14 +15,15 @@ import pyarrow as pa
 import pytest
 from commandline import failure, fine, run
 from forks import forked
-from resuming import JOBS, command, in_another, killed, near, outputs
+from resuming import JOBS, RENAMES, command, in_another, killed, near, outputs
 from speeds import slow
 
-import fpstore
+import fpstore.plans
 from fpstore import MinHash
+from fpstore.base.strings import StringColumn
 from fpstore.errors import CorruptStoreError, InputError, StoreLockedError
 from fpstore.jobs import compared
-from fpstore.jobs.checkpoint import Checkpoint
+from fpstore.work.checkpoint import Checkpoint
 
 
 def resumed(err):
@@ -41,7 +41,7 @@ THIN = ("dedup hashes", "pairs", "join by probes", "cluster by one")
 @pytest.mark.parametrize("calls", ["some", pytest.param("more", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("job", [job if job in THIN else slow(job) for job in JOBS])
 def test_a_job_that_is_killed_goes_on(job_folder, job, calls):
-    """The folder of the job is renamed into first, then each part, then the outputs."""
+    """The plan of the folder appears first, then each part, then the outputs."""
     assert run(*command(job, "whole")).exit_code == 0
     expected = outputs("whole")
     count = in_another([*command(job, "counted"), "--resume"])
@@ -80,12 +80,12 @@ def test_a_damaged_part_is_found_and_done_again(job_folder, job):
     arguments = [*command(job, "hurt"), "--resume"]
     assert killed(arguments, 6)
     (kept,) = Path().glob("hurt*.resume")
-    hurt = sorted(kept.glob("*.part"))[0]
+    hurt = sorted(kept.glob("results/*.pieces"))[0]
     data = bytearray(hurt.read_bytes())
     data[len(data) // 2] ^= 4
     hurt.write_bytes(data)
-    (kept / "rows-77.tmp").write_bytes(b"a part that was not finished")
-    (kept / "table-0-x.part").write_bytes(b"a part of another program")
+    (kept / "results" / ".unfinished-77").mkdir()
+    (kept / "results" / "table-0-00077.pieces").write_bytes(b"a part of another program")
     again = run(*arguments)
     assert again.exit_code == 0, again.stderr
     assert outputs("hurt") == outputs("whole")
@@ -93,16 +93,11 @@ def test_a_damaged_part_is_found_and_done_again(job_folder, job):
 
 
 def test_each_byte_of_a_part_is_checked(tmp_path):
-    wanted = [
-        {"a": np.arange(5, dtype=np.uint64), "b": np.zeros((0, 2), np.uint16)},
-        {"a": np.ones(1, bool)},
-    ]
     with suppress(KeyError), Checkpoint(tmp_path / "kept", {"job": "test"}) as kept:
-        part = kept.write("one")
-        for batch in wanted:
-            part.append(batch)
-        part.finish()
-        path = tmp_path / "kept" / "one.part"
+        with kept.writing("rows", 5) as writer:
+            writer.add("a", np.arange(5, dtype=np.uint64))
+            writer.add_ids("b", StringColumn.of(["some", "text"]))
+        path = tmp_path / "kept" / "results" / "rows-00005.pieces"
         image = path.read_bytes()
         wrong = [
             image[:place] + bytes([image[place] ^ 1 << place % 8]) + image[place + 1 :]
@@ -110,25 +105,21 @@ def test_each_byte_of_a_part_is_checked(tmp_path):
         ]
         for changed in (*wrong, *(image[:end] for end in range(len(image))), image + b"\n"):
             path.write_bytes(changed)
-            assert not kept.has("one")
-        path.rename(path.with_name("other.part"))
-        assert not kept.has("other"), "a part says which it is"
-        path.mkdir()
-        assert not kept.has("one")
-        path.rmdir()
-        path.with_name("other.part").rename(path)
+            assert kept.result("rows", 5) is None
+        path.rename(path.with_name("rows-00006.pieces"))
+        assert kept.result("rows", 6) is None, "a part says which it is"
         path.write_bytes(image)
-        found = list(kept.read("one"))
-        assert [[(n, c.dtype, c.tolist()) for n, c in b.items()] for b in found] == [
-            [(n, c.dtype, c.tolist()) for n, c in b.items()] for b in wanted
-        ]
-        kept.write("half").append(wanted[0])
-        raise KeyError
-    assert sorted(p.name for p in (tmp_path / "kept").iterdir()) == [
-        "job.json",
-        "job.lock",
-        "one.part",
-    ]
+        pieces = kept.result("rows", 5)
+        assert pieces.read("a").tolist() == [*range(5)]
+        assert pieces.read_ids("b").texts() == ["some", "text"]
+        with kept.writing("rows", 7) as writer:
+            writer.add("a", np.arange(5, dtype=np.uint64))
+            raise KeyError
+    names = ["rows-00005.pieces", "rows-00006.pieces"]
+    assert sorted(path.name for path in (tmp_path / "kept" / "results").iterdir()) == names
+    with Checkpoint(tmp_path / "kept", {"job": "test"}) as kept:
+        assert kept.numbers("rows") == [5, 6]
+    assert not (tmp_path / "kept").exists()
 
 
 # --- What is refused ------------------------------------------------------------------------------
@@ -149,7 +140,9 @@ def test_another_job_is_refused(job_folder):
     note = run(*command("pairs", "p"))  # without --resume
     assert note.exit_code == 0
     assert "p.tsv.resume is of a job that did not end; --resume goes on with it" in note.stderr
-    assert Path("p.tsv.resume/job.json").exists()
+    assert Path("p.tsv.resume/plan.json").exists()
+    with pytest.raises(InputError, match="is the folder of a job that can be resumed, not a plan"):
+        fpstore.plans.open_plan("p.tsv.resume")
     Path("p.tsv").unlink()
     with fpstore.open("s.fps", "r+") as store:
         store.insert([12345], ["new"])
@@ -185,7 +178,7 @@ def test_a_corpus_that_has_changed_is_refused(job_folder):
     assert "file 2 was ['d.jsonl', " in failure("dedup", "c.jsonl", *options)
     Path("c.jsonl").touch()
     assert "file 1 was ['c.jsonl', " in failure(*arguments)
-    assert list(Path("out.jsonl.resume").glob("rows-*"))
+    assert list(Path("out.jsonl.resume").glob("results/rows-*"))
 
 
 @pytest.mark.full
@@ -204,19 +197,16 @@ def test_parts_that_begin_at_another_row_are_not_taken(job_folder, monkeypatch):
     ]
     fine("dedup", *options[:1], "whole.jsonl", *options[2:-3], "--quiet")
     assert killed(["dedup", *options], 6)
-    parts = sorted(
-        Path("out.jsonl.resume").glob("rows-*"),
-        key=lambda path: int(path.stem.removeprefix("rows-")),
-    )
+    parts = sorted(Path("out.jsonl.resume").glob("results/rows-*"))
     assert len(parts) > 2
     with parts[1].open("r+b") as file:
         file.truncate(50)
     compared.PART_ROWS = 1 << 20  # as a test may set it: the fixture restores it
     monkeypatch.setattr(compared, "PART_CHARS", 30_000)  # of about 170 rows
-    assert killed(["dedup", *options], 3)
+    assert killed(["dedup", *options], 4)
     assert (
         len(
-            {path.stem for path in Path("out.jsonl.resume").glob("rows-*")}
+            {path.stem for path in Path("out.jsonl.resume").glob("results/rows-*")}
             - {path.stem for path in parts}
         )
         > 1
@@ -257,29 +247,26 @@ def test_folders_of_others_are_left_alone(job_folder):
     assert [p.name for p in Path("p.tsv.resume").iterdir()] == ["mine.txt"]
 
 
-@pytest.mark.parametrize("name", ["job.json", "job.lock", "job.tmp", "one.part", "one.tmp"])
-def test_a_link_in_the_folder_is_never_followed(tmp_path, name):
+@pytest.mark.parametrize("name", ["plan.json", "plan.lock", "results/rows-00001.pieces"])
+def test_a_link_in_the_folder_is_never_written_through(tmp_path, name):
     """The folder itself may be one, as the user names it."""
     (tmp_path / "there").mkdir()
     (tmp_path / "kept").symlink_to("there")
     with suppress(KeyError), Checkpoint(tmp_path / "kept", {"job": "test"}) as kept:
-        kept.write("one").finish()
+        with kept.writing("rows", 1):
+            pass
         raise KeyError
     link, victim = tmp_path / "there" / name, tmp_path / "victim"
-    if link.exists():
-        link.rename(victim)
-    else:
-        victim.write_text("mine")
+    link.rename(victim)
     before = victim.read_bytes(), victim.stat().st_mtime_ns
     link.symlink_to(victim)
-    refused = None
+    refused = False
     try:
-        with Checkpoint(tmp_path / "kept", {"job": "test"}) as kept:
-            assert kept.has("one") == (name != "one.part")
-            kept.write("one").finish()
-    except (InputError, CorruptStoreError) as error:
-        refused = str(error)
-    assert (refused is not None) == (name in ("job.json", "job.lock")), refused
+        with Checkpoint(tmp_path / "kept", {"job": "test"}) as kept, kept.writing("rows", 1):
+            pass
+    except CorruptStoreError:
+        refused = True
+    assert refused == (name == "plan.lock")
     assert (victim.read_bytes(), victim.stat().st_mtime_ns) == before
 
 
@@ -350,7 +337,7 @@ def test_pairs_and_joins_that_are_left_in_the_middle(job_folder):
             wanted = [tuple(pair) for batch in job(threads=2) for pair in batch]
             some = job(threads=2, resume=name)
             taken = 0
-            while not list(Path(name).glob("*.part")):
+            while not list(Path(name).glob("results/*.pieces")):
                 taken += len(next(some))
             some.close()
             found = [tuple(pair) for batch in job(threads=2, resume=name) for pair in batch]
@@ -368,7 +355,7 @@ def test_pairs_and_joins_that_are_left_in_the_middle(job_folder):
 def test_parts_that_were_read_are_closed(job_folder):
     """Each stayed open until the end: a job of hundreds of parts met the limit of open files."""
     assert killed([*command("pairs", "p"), "--resume"], 10)
-    assert len(list(Path("p.tsv.resume").glob("table-*.part"))) > 5
+    assert len(list(Path("p.tsv.resume").glob("results/table-*"))) > 5
     files = Path("/proc/self/fd")
     with fpstore.open("s.fps") as store:
         before = len(list(files.iterdir()))
@@ -390,7 +377,7 @@ def test_clusters_with_fewer_threads_than_before(job_folder):
         wanted = list(store.clusters())
         with pytest.raises(StopError):
             store.clusters(threads=2, progress=stop, resume="kept")
-        assert list(Path("kept").glob("table-*"))
+        assert list(Path("kept").glob("results/table-*"))
         assert list(store.clusters(threads=1, resume="kept")) == wanted
     assert not Path("kept").exists()
 
@@ -426,9 +413,9 @@ def test_a_job_that_is_killed_as_its_outputs_appear_is_finished(asked):
             if not re.match(r"\.|.*\.resume", path.parts[1])
         }
 
-    methods = ("replace", "rmdir")
-    count = in_another(in_folder("whole"), names=methods)
-    removed = in_another(in_folder("removed"), names=("unlink",))
+    appearing, removing = [*RENAMES, (Path, "rmdir")], [(Path, "unlink")]
+    count = in_another(in_folder("whole"), methods=appearing)
+    removed = in_another(in_folder("removed"), methods=removing)
     expected = content("whole")
     assert ("list.tsv" in expected) == ("--clusters" in asked)
     states = []
@@ -436,11 +423,11 @@ def test_a_job_that_is_killed_as_its_outputs_appear_is_finished(asked):
         name = f"killed-{len(states)}"
         arguments = in_folder(name)
         assert (
-            in_another(arguments, call, ("unlink",) if len(states) == 2 else methods, after=True)
+            in_another(arguments, call, removing if len(states) == 2 else appearing, after=True)
             is None
         )
         states.append(content(name))
-        if not list(Path(name).glob("*.resume/job.json")):  # it has ended
+        if not list(Path(name).glob("*.resume/plan.json")):  # it has ended
             assert states[-1] == expected
             continue
         again = run(*arguments)
@@ -513,10 +500,9 @@ def test_a_call_that_ended_before_its_folder_was_removed_is_repeated(monkeypatch
 
 
 @pytest.mark.usefixtures("job_folder")
-def test_outputs_that_cannot_be_are_damage():
+def test_a_damaged_plan_says_what_to_do():
     arguments = [*command("pairs", "p"), "--resume"]
     assert killed(arguments, 4)
-    path = Path("p.tsv.resume/job.json")
-    for damaged in (None, 5, {"clusters.tsv": None}):
-        path.write_text(json.dumps({**json.loads(path.read_text()), "outputs": damaged}))
-        assert "job.json: damaged: remove the folder to start anew" in failure(*arguments)
+    path = Path("p.tsv.resume/plan.json")
+    path.write_text(path.read_text().replace('"radius": 3', '"radius": 4'))
+    assert "plan.json: damaged: remove the folder to start anew" in failure(*arguments)

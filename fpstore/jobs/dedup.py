@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +26,7 @@ from fpstore.jobs.clusters import Clusters
 from fpstore.jobs.compared import ComparedRows, compared_rows
 from fpstore.jobs.dedup_job import DedupJob
 from fpstore.jobs.grouping import (
+    IdReader,
     Members,
     Numbers,
     grouped,
@@ -239,18 +240,24 @@ def find_duplicates(
         near.refuse_unwritable(reference.path, corpus.forbidden_in_ids)
     members = _grouped(corpus, job, documents, near, resources, checkpoint)
     rows = documents.rows
-    flags = np.full(len(documents.is_compared), job.unknown == "keep")
-    flags[rows] = True
-    members_at = rows[members.documents.view(np.intp)]
-    flags[members_at] = False
-    flags[members_at[members.lims[:-1]]] = True
-    if near is not None:
-        flags[rows[near.places]] = False
+    removed_rows = rows[members.documents[members.is_removed].view(np.intp)]
+    near_rows = rows[:0] if near is None else rows[near.places]
+    flags = kept_flags(documents.is_compared, job.unknown, [removed_rows, near_rows])
     names: IdLookup = InMemoryIds(rows.view(np.uint64)) if documents.ids is None else documents.ids
     from_kept = distances_from_kept(documents.fingerprints, members)
     removed = Removed(members, from_kept, rows, names, near)
     clusters = Clusters(members.lims, names, members.documents, len(flags), from_kept)
     return documents, Deduplication(flags, clusters, len(flags) - len(rows), removed)
+
+
+def kept_flags(
+    is_compared: Flags, unknown: str, removed: Iterable[npt.NDArray[np.integer]]
+) -> Flags:
+    """Return which rows are kept, from arrays of removed rows and the rule for unknown ones."""
+    flags: Flags = is_compared | (unknown == "keep")
+    for rows in removed:
+        flags[rows] = False
+    return flags
 
 
 def distances_from_kept(fingerprints: Words, members: Members) -> npt.NDArray[np.uint16]:
@@ -276,26 +283,46 @@ def _grouped(
     """Return the groups of documents that are not near a reference, the kept one first."""
     members = _connected(job, documents, near, resources, checkpoint)
 
-    def fetch_rows(span: slice) -> Words:
-        return rows_at(documents.fingerprints, members.documents[span])
-
     def fetch_ids(numbers: Words) -> Words | list[str]:
         return numbers if documents.ids is None else ids_at(documents.ids, numbers)
 
+    def read_texts() -> tuple[TextSets, npt.NDArray[np.intp]]:
+        rows = np.sort(documents.rows[members.documents.view(np.intp)])
+        return _reread_texts([(corpus, rows)], job, resources), documents.rows
+
+    fingerprints, scores = documents.fingerprints, documents.scores
+    return choose_groups(job, members, fingerprints, fetch_ids, scores, read_texts)
+
+
+def choose_groups(
+    job: DedupJob,
+    members: Members,
+    fingerprints: Words,
+    fetch_ids: IdReader,
+    scores: Words | None,
+    read_texts: Callable[[], tuple[TextSets, npt.NDArray[np.intp]]],
+) -> Members:
+    """Return the groups by the rules of a job, from connected groups; the kept document is first.
+
+    ``read_texts`` is called if texts are compared, for their sets and the row of each document.
+    """
+
+    def fetch_rows(span: slice) -> Words:
+        return rows_at(fingerprints, members.documents[span])
+
     if job.least_similarity is None:
-        return grouped(members, job.grouping, fetch_rows, fetch_ids, documents.scores)
-    ranks = representative_ranks(
-        members, job.grouping.keep, fetch_rows, fetch_ids, documents.scores
+        return grouped(members, job.grouping, fetch_rows, fetch_ids, scores)
+    radius, least = job.grouping.radius, job.least_similarity
+    ranks = representative_ranks(members, job.grouping.keep, fetch_rows, fetch_ids, scores)
+    texts, rows = read_texts()
+    return regrouped(
+        members,
+        fetch_rows,
+        ranks,
+        lambda piece, lims, documents: texts.representatives(
+            piece, lims, rows[documents.view(np.intp)], radius, least
+        ),
     )
-    row_numbers, least = documents.rows, job.least_similarity
-    group_rows = np.sort(row_numbers[members.documents.view(np.intp)])
-    texts = _reread_texts([(corpus, group_rows)], job, resources)
-
-    def choose(rows: Words, lims: Words, numbers: Words) -> Words:
-        text_rows = row_numbers[numbers.view(np.intp)]
-        return texts.representatives(rows, lims, text_rows, job.grouping.radius, least)
-
-    return regrouped(members, fetch_rows, ranks, choose)
 
 
 def _connected(
@@ -355,14 +382,19 @@ def _near_reference(
     if reference.corpus is not None:
         near = _near_corpus(reference.corpus, corpus, documents, job, resources)
     elif reference.store is not None:
-        side = reference.store.snapshot()
-        candidates = near_candidates(
-            side, documents.fingerprints, job.grouping.radius, job.projection.width, resources, 1
-        )
-        near = NearReference.of(candidates, side)
+        near = near_store(reference.store, documents.fingerprints, job, resources)
     if checkpoint is not None:
         near.save(checkpoint, of_store=reference.store is not None)
     return near
+
+
+def near_store(
+    store: Any, fingerprints: Words, job: DedupJob, resources: Resources
+) -> NearReference:
+    """Return the fingerprints that are near a store."""
+    side, radius = store.snapshot(), job.grouping.radius
+    candidates = near_candidates(side, fingerprints, radius, job.projection.width, resources, 1)
+    return NearReference.of(candidates, side)
 
 
 def _near_corpus(

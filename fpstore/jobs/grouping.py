@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.base.aliases import Lims, Words
+from fpstore.base.aliases import Flags, Lims, Words
 from fpstore.base.arrays import list_lims, list_numbers, slices, spans, stable_order
 from fpstore.base.width import WORD_BITS, rows_like
 from fpstore.io.scores import ranks_of_keys
@@ -18,6 +18,7 @@ from fpstore.io.scores import ranks_of_keys
 Numbers = npt.NDArray[np.uint32] | npt.NDArray[np.uint64]
 PIECE = 1 << 18  # members of groups that are processed together
 RowReader = Callable[[slice], Words]  # the fingerprints of a slice of the members
+IdReader = Callable[[Words], Words | list[str]]  # the ids of documents, by their numbers
 Choose = Callable[[Words, Words, Words], Words]
 
 
@@ -30,6 +31,13 @@ class Members(NamedTuple):
 
     lims: Lims
     documents: Words
+
+    @property
+    def is_removed(self) -> Flags:
+        """For each member, whether it stands behind the first of its group."""
+        flags = np.ones(len(self.documents), bool)
+        flags[self.lims[:-1]] = False
+        return flags
 
 
 def members_in_sets(sets: Numbers, documents: Numbers | None = None) -> tuple[Members, Words]:
@@ -176,7 +184,7 @@ def grouped(
     members: Members,
     grouping: Grouping,
     fingerprints: RowReader,
-    ids: Callable[[Words], Words | list[str]],
+    ids: IdReader,
     scores: Words | None = None,
 ) -> Members:
     """Return the groups by a rule, from connected groups of ascending members.
@@ -197,7 +205,7 @@ def representative_ranks(
     members: Members,
     keep: str,
     fingerprints: RowReader,
-    ids: Callable[[Words], Words | list[str]],
+    ids: IdReader,
     scores: Words | None = None,
 ) -> npt.NDArray[Any]:
     """Return the ranks of the members by one of KEEP_RULES; the least represents its group."""

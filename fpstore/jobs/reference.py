@@ -27,6 +27,7 @@ from fpstore.jobs.verified import Alike
 from fpstore.query.id_lookup import InMemoryIds, ids_at
 from fpstore.work.checkpoint import Checkpoint, JobIdentity
 from fpstore.work.ids import plain_ids
+from fpstore.work.pieces import PieceWriter
 
 MOST_HELD = 1 << 22  # pairs, or twice the nearest ones, before all others are dropped
 STAGE = "reference"  # of a checkpoint
@@ -140,20 +141,23 @@ class NearReference(NamedTuple):
             raise InputError(f"{path}: {wrong[1]}", path=path)
 
     def save(self, checkpoint: Checkpoint, of_store: bool) -> None:
-        ids = StringColumn.of(self.ids) if isinstance(self.ids, list) else self.ids
         with checkpoint.writing(STAGE, 0) as writer:
             writer.facts["store"] = of_store
-            writer.add("places", self.places)
-            writer.add_ids("ids", ids)
-            writer.add("distances", self.distances)
+            writer.add("near.places", self.places)
+            self.write_nearest(writer)
+
+    def write_nearest(self, writer: PieceWriter) -> None:
+        ids = StringColumn.of(self.ids) if isinstance(self.ids, list) else self.ids
+        writer.add("near.distances", self.distances)
+        writer.add_ids("near.kept", ids)
 
     @classmethod
     def saved(cls, checkpoint: Checkpoint) -> NearReference | None:
         pieces = checkpoint.result(STAGE, 0)
         if pieces is None:
             return None
-        ids, distances = plain_ids(pieces.read_ids("ids")), pieces.read("distances")
-        return cls(pieces.read("places"), ids, distances, pieces.facts["store"])
+        ids, distances = plain_ids(pieces.read_ids("near.kept")), pieces.read("near.distances")
+        return cls(pieces.read("near.places"), ids, distances, pieces.facts["store"])
 
 
 def join_side(documents: ComparedRows, width: Width) -> RowSet:

@@ -47,9 +47,7 @@ class Removed(Tabular):
     ) -> None:
         """Take groups of places of documents, their distances, and the row and id at each place."""
         firsts, cluster = members.lims[:-1], list_numbers(members.lims)
-        is_removed = np.ones(len(members.documents), bool)
-        is_removed[firsts] = False
-        places = np.flatnonzero(is_removed)
+        places = np.flatnonzero(members.is_removed)
         clusters = cluster[places].astype(np.uint64)
         documents = members.documents[places]
         kept_places = members.documents[firsts[cluster[places]]]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, Self
 
 import numpy as np
@@ -20,7 +20,6 @@ import numpy.typing as npt
 from fpstore.base.aliases import Flags, Words
 from fpstore.base.arrays import list_lims, list_numbers, slices
 from fpstore.base.resources import Resources
-from fpstore.base.strings import StringColumn
 from fpstore.cleaning import opened_reference
 from fpstore.errors import InputError
 from fpstore.hashing.base import FeatureSets
@@ -30,10 +29,15 @@ from fpstore.io.source import IdColumn, format_by_name
 from fpstore.io.writers import unwritable
 from fpstore.jobs.bands import row_hashes
 from fpstore.jobs.compared import ComparedRows, compared_rows
-from fpstore.jobs.dedup import check_store, distances_from_kept
+from fpstore.jobs.dedup import (
+    check_store,
+    choose_groups,
+    distances_from_kept,
+    kept_flags,
+    near_store,
+)
 from fpstore.jobs.dedup_job import DedupJob, DedupSpec
-from fpstore.jobs.grouping import Members, grouped, members_in_sets, regrouped, representative_ranks
-from fpstore.jobs.reference import NearReference, near_candidates
+from fpstore.jobs.grouping import Members, members_in_sets
 from fpstore.jobs.row_set import id_column, id_kind
 from fpstore.jobs.verified import TextSets, read_feature_sets
 from fpstore.plans.inputs import (
@@ -84,7 +88,7 @@ from fpstore.plans.slicing import Cut, Slicing, plan_slicing
 from fpstore.plans.stars import LARGE, SMALL, star_labels, star_stages, star_step
 from fpstore.plans.work import Sizes, Work, stage
 from fpstore.work.folder import Stage
-from fpstore.work.ids import joined_ids, take_ids
+from fpstore.work.ids import joined_ids, plain_ids, take_ids
 from fpstore.work.pieces import Pieces, PieceWriter, joined
 
 STAR_ROWS = 200_000_000  # at most, one task unites the links
@@ -272,17 +276,10 @@ class DedupWork(Work):
         """Write the rows that are near the reference, and return their places."""
         assert self.against is not None
         with self.against.opened() as store:
-            side, width = store.snapshot(), self.job.projection.width
-            candidates = near_candidates(
-                side, compared.fingerprints, self.job.grouping.radius, width, resources, 1
-            )
-            near = NearReference.of(candidates, side)
+            near = near_store(store, compared.fingerprints, self.job, resources)
         writer.add("near.rows", compared.rows[near.places].astype(np.uint32))
-        writer.add("near.distances", near.distances)
         writer.add_ids("near.ids", take_ids(id_column(compared.ids), near.places))
-        writer.add_ids(
-            "near.kept", near.ids if isinstance(near.ids, np.ndarray) else StringColumn.of(near.ids)
-        )
+        near.write_nearest(writer)
         writer.facts["near"] = len(near.places)
         return near.places
 
@@ -384,8 +381,7 @@ class DedupWork(Work):
         members = self._group(members, parts, number, fingerprints, ids)
         firsts = members.documents[members.lims[:-1]]
         writer.facts["clusters"] = len(firsts)
-        removed = np.ones(len(members.documents), bool)
-        removed[members.lims[:-1]] = False
+        removed = members.is_removed
         owners = list_numbers(members.lims)[removed]
         documents, kept_rows = (
             members.documents[removed].view(np.intp),
@@ -422,35 +418,15 @@ class DedupWork(Work):
             # keys of one word or more
             scores = joined_keys([part.read("scores", number) for part in parts])
 
-        def read_rows(places: slice) -> Words:
-            return fingerprints[members.documents[places].view(np.intp)]
-
         def read_ids(places: Words) -> Words | list[str]:
-            column = take_ids(ids, places.view(np.intp))
-            if column is None:
-                return places
-            return column.texts() if isinstance(column, StringColumn) else column
+            return places if ids is None else plain_ids(take_ids(ids, places.view(np.intp)))
 
-        if job.least_similarity is None:
-            return grouped(members, job.grouping, read_rows, read_ids, scores)
-        least = job.least_similarity
-        sets = TextSets(
-            np.arange(len(fingerprints)),
-            joined(parts, "features", number),
-            joined(parts, "sizes", number),
-        )
+        def read_texts() -> tuple[TextSets, npt.NDArray[np.intp]]:
+            rows = np.arange(len(fingerprints))
+            features, sizes = (joined(parts, name, number) for name in ("features", "sizes"))
+            return TextSets(rows, features, sizes), rows
 
-        def choose(rows: Words, lims: Words, documents: Words) -> Words:
-            return sets.representatives(
-                rows, lims, documents.view(np.intp), job.grouping.radius, least
-            )
-
-        return regrouped(
-            members,
-            read_rows,
-            representative_ranks(members, job.grouping.keep, read_rows, read_ids, scores),
-            choose,
-        )
+        return choose_groups(job, members, fingerprints, read_ids, scores, read_texts)
 
     def _joined_ids(self, parts: list[Pieces], number: int) -> IdColumn:
         """Return the ids of all parts: strings if any part of the corpus has strings."""
@@ -501,12 +477,9 @@ class DedupWork(Work):
         """Return which rows of a part are kept."""
         hashed = self.plan.result("hash", part)
         compared = np.unpackbits(hashed.read("known"), count=hashed.facts["rows"]).astype(bool)
-        flags: Flags = compared | (self.job.unknown == "keep")
-        if "near.rows" in hashed:
-            flags[hashed.read("near.rows")] = False
-        for pieces in decided:
-            flags[split_numbers(pieces.read("removed", part))[1]] = False
-        return flags
+        near = [hashed.read("near.rows")] if "near.rows" in hashed else []
+        removed = (split_numbers(pieces.read("removed", part))[1] for pieces in decided)
+        return kept_flags(compared, self.job.unknown, chain(near, removed))
 
     # The list of removed rows
 

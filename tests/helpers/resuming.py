@@ -63,6 +63,7 @@ def inputs_of_jobs(tmp_path_factory):
         Path("h.tsv").write_text(
             "hash\tid\n" + "".join(f"{f:016x}\t{n}\n" for n, f in enumerate(near(2, 900).tolist()))
         )
+        Path("r.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows[:60]))
         Path("notes").mkdir()
         for n, text in enumerate(texts[:130]):
             Path(f"notes/{n % 120}.txt").write_text(text)
@@ -87,6 +88,8 @@ JOBS = {
     "dedup parquet": "dedup c.parquet {} --text-field text --keep central --threads 1 --force",
     "dedup csv": "dedup c.csv {} --text-field text --id-field id --keep smallest --group greedy "
     "--threads 1 --force",
+    "dedup against": "dedup c.jsonl {} --text-field text --against r.jsonl --removed {}.tsv "
+    "--threads 1 --force",
     "dedup hashes": "dedup h.tsv {} --fingerprint-field hash --id-field id --keep central "
     "--threads 2 --force",
     "pairs": "pairs s.fps --output {} --threads 2",
@@ -100,7 +103,7 @@ SUFFIXES = {
     "dedup csv": ".csv",
     "dedup hashes": ".tsv",
     "dedup parquet": ".parquet",
-} | dict.fromkeys(("dedup texts", "dedup verified", "dedup bands"), ".jsonl")
+} | dict.fromkeys(("dedup texts", "dedup verified", "dedup bands", "dedup against"), ".jsonl")
 
 
 def command(job, name):

@@ -1,4 +1,4 @@
-"""Bands in small memory, groups in pieces, and a search by bands that is killed and resumed."""
+"""Bands in small memory, and groups in pieces."""
 
 import json
 
@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 from building import run_python
 from limited import LIMITED
-from resuming import calls_in_a_child, command, outputs
 
-from fpstore.cli import main
-from fpstore.jobs import bands, grouping
+from fpstore.jobs import grouping
 from fpstore.jobs.grouping import distances_to_majority, members_in_sets, without_chains
 
 MIB = 1 << 20
@@ -80,24 +78,3 @@ def test_groups_do_not_depend_on_pieces(monkeypatch, piece):
         assert found.documents.tolist() == whole[name].documents.tolist()
         leasts = np.minimum.reduceat(found.documents, found.lims[:-1])
         assert (leasts[1:] > leasts[:-1]).all()
-
-
-@pytest.mark.sampled(1)
-@pytest.mark.parametrize("call", [1, 2, 30])
-def test_a_search_that_is_killed_is_resumed(job_folder, monkeypatch, call):
-    """Where documents of one fingerprint are united, or before a band.
-
-    The result is that of a run that was not killed.
-    """
-    monkeypatch.setattr(bands, "BLOCK_ROWS", 128)
-    main(command("dedup bands", "whole"), standalone_mode=False)
-    expected = outputs("whole")
-    again = [*command("dedup bands", "again"), "--resume"]
-    assert (
-        calls_in_a_child(lambda: main(again, standalone_mode=False), call, [(bands, "_groups")])
-        is None
-    )
-    assert any(job_folder.glob("again*resume*"))
-    main(again, standalone_mode=False)
-    assert outputs("again") == expected
-    assert not any(job_folder.glob("again*resume*"))

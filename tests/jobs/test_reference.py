@@ -320,26 +320,6 @@ def test_a_run_that_is_complete_does_not_run_again(tmp_path, monkeypatch):
     assert Path("o.jsonl").read_bytes() == before
 
 
-@pytest.mark.full
-def test_a_job_that_is_resumed_has_the_same_list(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    write_texts(Path("r.jsonl"), batch(0)[:8], "r")
-    write_texts(Path("c.jsonl"), batch(0), "c")
-    asked = ["dedup", "c.jsonl", "o.jsonl", *TEXT_FIELD, "--against", "r.jsonl"]
-    asked += ["--removed", "r.tsv", "--quiet"]
-    fine(*asked)
-    wanted = Path("r.tsv").read_bytes()
-    assert {line.split("\t")[-1] for line in wanted.decode().splitlines()} > {"0"}
-    for call in range(1, 12):
-        if calls_in_a_child(
-            lambda: main([*asked, "--force", "--resume"], standalone_mode=False),
-            call,
-            RENAMES,
-        ):
-            break
-    assert Path("r.tsv").read_bytes() == wanted
-
-
 def test_an_id_of_a_store_is_refused_before_rows_are_grouped(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_texts(Path("c.jsonl"), batch(0), "c")

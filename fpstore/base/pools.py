@@ -6,7 +6,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from itertools import islice
 from types import TracebackType
 from typing import Any, TypeVar
@@ -15,6 +15,19 @@ from fpstore.errors import InputError
 
 T = TypeVar("T")
 Item = TypeVar("Item")
+
+
+WAIT_SECONDS = 0.5
+
+
+def await_result(job: Future[T]) -> T:
+    """Wait for a result.
+
+    A signal that comes just before a wait begins does not wake it, so each wait is short.
+    """
+    while not job.done():
+        wait([job], WAIT_SECONDS)
+    return job.result()
 
 
 class Pool(ThreadPoolExecutor):
@@ -57,7 +70,7 @@ class Pool(ThreadPoolExecutor):
                 "this was begun in another process, whose threads a child lacks: begin it anew in "
                 "this one"
             )
-        return job.result()
+        return await_result(job)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         super().shutdown(wait, cancel_futures=cancel_futures)
@@ -108,7 +121,7 @@ class Worker:
         """Wait for the job, and raise its error."""
         job, self._job = self._job, None
         if job is not None:
-            job.result()
+            await_result(job)
 
     def end(self) -> None:
         """End the thread; a job that has not begun is dropped."""

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.base.aliases import Groups, Progress, Words
-from fpstore.base.pools import Pool
+from fpstore.base.pools import Pool, await_result
 from fpstore.building.columns import SortedColumns, in_pieces
 from fpstore.building.external_sort import Sorter
 from fpstore.design.blocks import HUFFMAN, BlockPacking
@@ -97,7 +97,7 @@ class TrackedWork:
             try:
                 jobs += [pool.submit(self._stopping, part) for part in parts]
                 for job in jobs:
-                    job.result()
+                    await_result(job)
             except BaseException as error:
                 self.stop.set()
                 pool.cancel()
@@ -105,7 +105,7 @@ class TrackedWork:
                 if isinstance(error, InterruptedError):
                     for job in jobs:
                         with suppress(InterruptedError, CancelledError):
-                            job.result()
+                            await_result(job)
                 raise
 
     def _stopping(self, part: Callable[[], None]) -> None:
@@ -314,7 +314,7 @@ class GenerationWriter:
     def finish(self) -> None:
         """Make the tables durable."""
         for _, sync in self._syncs:
-            sync.result()
+            await_result(sync)
 
     def record(self, number: int, totals: Totals) -> GenerationRecord:
         """Return the generation's record for the manifest."""

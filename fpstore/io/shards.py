@@ -12,7 +12,7 @@ from pathlib import Path
 from fpstore.base.aliases import Flags, Progress
 from fpstore.base.arguments import printable
 from fpstore.base.arrays import list_lims
-from fpstore.base.pools import Pool
+from fpstore.base.pools import Pool, await_result
 from fpstore.base.resources import Resources
 from fpstore.disk.folders import new_folder, sync_folder
 from fpstore.disk.refusals import refusing
@@ -114,7 +114,7 @@ def copy_shards(
                     for number, place in enumerate(places)
                 ]
                 for job in jobs:
-                    job.result()
+                    await_result(job)
             except BaseException:
                 stopped.append(True)
                 raise

@@ -38,6 +38,7 @@ from fpstore.jobs.grouping import (
 from fpstore.jobs.joining import connected
 from fpstore.jobs.outputs import Listing, Outputs, check_outside, share_a_file
 from fpstore.jobs.pairs import join_design
+from fpstore.jobs.reference import STAGE as REFERENCE_STAGE
 from fpstore.jobs.reference import NearReference, Reference, join_side, near_candidates
 from fpstore.jobs.removed import Removed
 from fpstore.jobs.verified import MOST_COMPARED, SECOND, TextSets, text_sets
@@ -128,6 +129,8 @@ def deduplicate(
     ):
         outputs.open_lists(stack)
         resumed = target is None or is_output(folder, target)
+        if reference is not None and reference.adds and checkpoint is not None and resumed:
+            _check_saved(checkpoint, reference, target)
         documents, result = find_duplicates(corpus, job, resources, checkpoint, reference, resumed)
         if reference is None or not reference.adds:
             outputs.write(result, result.kept, resources, checkpoint)
@@ -148,6 +151,21 @@ def deduplicate(
             description,
         )
     return result
+
+
+def _check_saved(checkpoint: Checkpoint, reference: Reference, target: Path | None) -> None:
+    """Refuse to go on if rows may have been added, and what was near the store before is lost.
+
+    The rows would be near themselves.
+    """
+    written = target is not None or bool(checkpoint.numbers(REFERENCE_STAGE))
+    if written and NearReference.saved(checkpoint) is None:
+        raise InputError(
+            f"{checkpoint.folder}: the rows that were near {reference.path} are damaged or gone, "
+            "and rows of this job may be in the store: delete them there, then remove the output "
+            "and this folder to start anew",
+            path=checkpoint.folder,
+        )
 
 
 def check_reference(

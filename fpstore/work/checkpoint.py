@@ -28,6 +28,8 @@ from fpstore.work.places import DiskPlace
 JobIdentity = Mapping[str, object]
 KIND = "resume"  # of the plan
 OUTPUTS = "outputs"  # the stage whose results note complete outputs
+# what a run that finds its output needs, and cannot find again: it goes behind the plan
+LAST = (OUTPUTS, "reference")
 
 
 class Checkpoint:
@@ -134,10 +136,12 @@ class Checkpoint:
     def remove(self) -> None:
         """Remove the folder of a finished job.
 
-        Noted outputs go behind the plan: until it is gone, the next run must know its outputs.
+        Noted outputs go behind the plan: until it is gone, the next run must know its outputs, and
+        the documents that were near a store before this job added rows.
         """
+        last = tuple(f"{RESULTS}/{stage}-" for stage in LAST)
         for name in self._place.names(f"{RESULTS}/"):
-            if is_own(name) and not name.startswith(f"{RESULTS}/{OUTPUTS}-"):
+            if is_own(name) and not name.startswith(last):
                 self._place.remove_file(name)
         self._place.remove_file(PLAN_FILE)
         self._plan.remove()
@@ -152,10 +156,14 @@ class Checkpoint:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if kind is None:
-            self.remove()
-        else:  # the folder is left to the next run
+        if kind is not None:  # the folder is left to the next run
             self._lock.release()
+            return
+        try:
+            self.remove()
+        except BaseException:  # an interrupt: the job is done, and nothing goes on with the folder
+            self.remove()
+            raise
 
 
 def checkpoint_in(

@@ -251,6 +251,57 @@ def test_batches_between_a_kill_and_the_end_of_a_job_are_compared(tmp_path, monk
         assert len(store) == model
 
 
+def stored():
+    with fpstore.open("all.fps") as store:
+        return {i: row.tobytes() for row, _, ids in store.items() for i in ids}
+
+
+@pytest.mark.full
+def test_a_job_that_is_killed_as_its_folder_goes_adds_nothing_more(tmp_path, monkeypatch):
+    """What was near the store went before the plan: then the job's own rows were near themselves.
+
+    The list of removed rows was replaced, and rows that were removed came into the store.
+    """
+    monkeypatch.chdir(tmp_path)
+    write_texts(Path("a.jsonl"), batch(1), "a")
+    write_texts(Path("b.jsonl"), batch(0), "b")
+    fine("dedup", "a.jsonl", "oa.jsonl", *ADDING, "-q")
+    shutil.copytree("all.fps", "before.fps")
+    asked = ["dedup", "b.jsonl", "o.jsonl", *ADDING, "--removed", "r.tsv", "--quiet"]
+    fine(*asked)
+    removed, rows = Path("r.tsv").read_bytes(), stored()
+    work = lambda: main(asked, standalone_mode=False)  # noqa: E731
+    resumed = 0
+    for call in range(1, 40):
+        shutil.rmtree("all.fps")
+        shutil.copytree("before.fps", "all.fps")
+        shutil.rmtree("o.jsonl.resume", ignore_errors=True)
+        for path in (Path("o.jsonl"), Path("r.tsv")):
+            path.unlink()
+        count = calls_in_a_child(work, call, [(Path, "unlink")])
+        if Path("o.jsonl.resume/plan.json").exists() or not Path("o.jsonl").exists():
+            resumed += Path("o.jsonl").exists()
+            fine(*asked)
+        assert (Path("r.tsv").read_bytes(), stored()) == (removed, rows)
+        if count is not None:
+            break
+    assert resumed > 1
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_a_job_that_may_have_added_rows_does_not_compare_with_them(tmp_path, monkeypatch, is_gone):
+    monkeypatch.chdir(tmp_path)
+    write_texts(Path("a.jsonl"), batch(0), "a")
+    asked = ["dedup", "a.jsonl", "o.jsonl", *ADDING, "--removed", "r.tsv", "--quiet"]
+    calls = [(reference_module.Reference, "add")]
+    assert calls_in_a_child(lambda: main(asked, standalone_mode=False), 1, calls, True) is None
+    removed, rows = Path("r.tsv").read_bytes(), stored()
+    near = Path("o.jsonl.resume/results/reference-00000.pieces")
+    near.unlink() if is_gone else near.write_bytes(near.read_bytes()[1:])
+    assert "are damaged or gone, and rows of this job may be in the store" in failure(*asked)
+    assert (Path("r.tsv").read_bytes(), stored()) == (removed, rows)
+
+
 def test_a_store_that_appears_while_a_job_runs_is_not_added_to(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_texts(Path("a.jsonl"), batch(0)[:12], "a")

@@ -23,6 +23,7 @@ from fpstore import MinHash
 from fpstore.base.strings import StringColumn
 from fpstore.errors import CorruptStoreError, InputError, StoreLockedError
 from fpstore.jobs import compared
+from fpstore.work import places
 from fpstore.work.checkpoint import Checkpoint
 
 
@@ -450,6 +451,26 @@ def refuses_another(arguments, name):
     assert re.search(rf"{name}(, the output,)? exists: --force replaces it", failure(*arguments))
     assert Path(name).read_text() == "mine"
     Path(name).unlink()
+
+
+def test_an_interrupt_as_the_folder_goes_leaves_nothing_of_it(tmp_path, monkeypatch):
+    """The message said that the same command went on, and that found the output in its way."""
+    removing, calls = places.DiskPlace.remove_file, itertools.count()
+
+    def interrupted(place, name):
+        removing(place, name)
+        if next(calls) == 1:
+            raise KeyboardInterrupt
+
+    folder = tmp_path / "kept"
+    checkpoint = Checkpoint(folder, {})
+    for number in range(3):
+        with checkpoint.writing("rows", number):
+            pass
+    monkeypatch.setattr(places.DiskPlace, "remove_file", interrupted)
+    with pytest.raises(KeyboardInterrupt), checkpoint:
+        pass
+    assert not folder.exists()
 
 
 @pytest.mark.full

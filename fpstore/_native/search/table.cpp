@@ -62,14 +62,15 @@ Status TableParts::decode(const uint8_t* blocks, const uint64_t* keys, const Blo
     leading.push_back(key[0]);
     if (i) rests.insert(rests.end(), key + 1, key + words());
   }
-  TableView part = view;
-  part.blocks = blocks;
-  part.keys = leading.data() + 1;
-  part.key_rests = rests.data();
-  part.block_count = n;
-  part.first_block = range.begin;
-  part.key_before = range.begin ? leading[0] : 0;
-  const Status status = kernels(header.width).decode_blocks(part, {0, n}, to, fault);
+  // on the heap: a view holds the tables of the code
+  const auto part = std::make_unique<TableView>(view);
+  part->blocks = blocks;
+  part->keys = leading.data() + 1;
+  part->key_rests = rests.data();
+  part->block_count = n;
+  part->first_block = range.begin;
+  part->key_before = range.begin ? leading[0] : 0;
+  const Status status = kernels(header.width).decode_blocks(*part, {0, n}, to, fault);
   if (fault->block != UINT64_MAX) fault->block += range.begin;
   return status;
 }

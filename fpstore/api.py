@@ -10,6 +10,7 @@ from fpstore.base.aliases import Progress
 from fpstore.base.arguments import check_flag, check_opening, check_path
 from fpstore.base.resources import checked_resources, parse_size
 from fpstore.design.blocks import AUTO, HUFFMAN
+from fpstore.design.families import check_design
 from fpstore.disk.mapped import LAZY
 from fpstore.errors import FormatVersionError, InputError, MissingExtraError
 from fpstore.format.manifest import is_index, is_openable, is_sharded
@@ -154,6 +155,7 @@ def build(
         index_ids=index_ids,
         progress=progress,
     )
+    check_design(design, options.radius, options.width)  # options also take a Design
     build_store(target, fingerprints, ids, options, overwrite)
     return Store(target)
 

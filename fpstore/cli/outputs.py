@@ -14,7 +14,7 @@ from fpstore.cli.options import argument, option
 from fpstore.cli.signals import advice_on_interrupt
 from fpstore.cli.verb import Arguments, fail, output_is, usage_errors
 from fpstore.io import Writer, open_writer
-from fpstore.work.checkpoint import Checkpoint, JobIdentity
+from fpstore.work.checkpoint import Checkpoint, JobIdentity, remove_ended
 
 
 def _last(context: click.Context, _: click.Parameter, output: str) -> str:
@@ -42,6 +42,7 @@ def resume_folder(args: Arguments) -> Path | None:
             fail("--resume needs an output file: name one with --output")
         return None
     folder = Path(f"{args.output.rstrip('/')}{SUFFIX}")
+    remove_ended(folder)
     with suppress(OSError):  # a name that is too long for a folder may do for a file
         if not resume and folder.is_dir():
             args.note(f"{printable(folder)} is of a job that did not end; --resume goes on with it")

@@ -20,7 +20,15 @@ from fpstore.errors import (
     StoreNotFoundError,
     show,
 )
-from fpstore.work.folder import LOCK_FILE, PLAN_FILE, RESULTS, PlanFolder, is_own, result_name
+from fpstore.work.folder import (
+    LOCK_FILE,
+    PLAN_FILE,
+    RESULTS,
+    PlanFolder,
+    is_own,
+    remove_files,
+    result_name,
+)
 from fpstore.work.pieces import Pieces, PieceWriter
 from fpstore.work.places import DiskPlace
 
@@ -170,6 +178,13 @@ def checkpoint_in(
     folder: Path | None, identity: Callable[[], JobIdentity]
 ) -> AbstractContextManager[Checkpoint | None]:
     return nullcontext() if folder is None else Checkpoint(folder, identity())
+
+
+def remove_ended(folder: Path) -> None:
+    """Remove what is left of a job that was killed as it removed its folder: results, no plan."""
+    with suppress(OSError, FpstoreError):
+        if (folder / RESULTS).is_dir() and not (folder / PLAN_FILE).exists():
+            remove_files(DiskPlace(folder))
 
 
 def is_output(folder: Path | None, path: Path) -> bool:

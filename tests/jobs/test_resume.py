@@ -453,6 +453,17 @@ def refuses_another(arguments, name):
     Path(name).unlink()
 
 
+def test_the_rest_of_the_folder_of_an_ended_job_goes(job_folder):
+    """A kill as the folder is removed leaves results without a plan, beside the whole output."""
+    arguments = command("pairs", "p")
+    assert killed([*arguments, "--resume"], 4)
+    Path("p.tsv.resume/plan.json").unlink()
+    assert list(Path("p.tsv.resume/results").iterdir())
+    again = run(*arguments)
+    assert (again.exit_code, "did not end" in again.stderr) == (0, False)
+    assert not Path("p.tsv.resume").exists()
+
+
 def test_an_interrupt_as_the_folder_goes_leaves_nothing_of_it(tmp_path, monkeypatch):
     """The message said that the same command went on, and that found the output in its way."""
     removing, calls = places.DiskPlace.remove_file, itertools.count()

@@ -153,6 +153,7 @@ class TableKeys:
     # Passes
 
     def _merged(self) -> Generator[Words, None, None]:
+        """Yield the sorted keys of the merged runs; each array is valid until the next one."""
         assert self._parts is not None
         largest = max(map(count_rows, self._parts), default=0)
         buffers: list[tuple[Words, Words]] = []

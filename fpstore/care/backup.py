@@ -56,7 +56,7 @@ def back_up(tracker: Tracker, path: Path, overwrite: bool, progress: Progress | 
             try:
                 files = _open_files(generation, tracker.folder, stack)
             except StoreNotFoundError:
-                tracker.check_same()
+                tracker.check_not_replaced()
                 # A merge removes the generation before: try again, unless this one is current.
                 if tracker.snapshot().generation is generation and attempt > 1:
                     raise

@@ -129,7 +129,7 @@ class _IdNumbers:
             return numbers
         new = InMemoryIds(list(self._new))
         ids = ids_at(ChainedIds(self._snapshot, new, self._snapshot.delta.next_string), numbers)
-        return ids if isinstance(ids, list) else []
+        return ids if isinstance(ids, list) else []  # of no numbers, in a store without ids
 
 
 class _PendingIds:

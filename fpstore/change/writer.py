@@ -535,9 +535,9 @@ def close_dropped(writer: StoreWriter) -> None:
     """Close the writer of a store that was dropped, or left open at the end of the interpreter."""
     # a finalizer has no caller to report to; there may be no more threads
     with suppress(FpstoreError, RuntimeError):
-        # the garbage collector runs inside one of them
+        # The garbage collector may run in the middle of a call of this thread, which may hold the
+        # lock that closing waits for.
         if writer.is_own and writer.is_nested(waits_for_merge=True):
-            # which must not wait for a lock of threading that its thread may hold
             _thread.start_new_thread(close_dropped, (writer,))
         else:
             writer.close()

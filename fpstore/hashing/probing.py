@@ -66,7 +66,7 @@ def hit_probability(probabilities: Reals, sequence: Choices) -> float:
 def band_changes(sequence: Choices, costs: Reals, count: int) -> Choices:
     """Return the changes of each band, shape (bands, count, rows), by the costs of first changes.
 
-    Behind the last set there are no changes.
+    ``costs`` has the shape (bands, rows). Rows of the result behind the last set are zero.
     """
     sequence = np.concatenate(
         [sequence, np.zeros((count - len(sequence), sequence.shape[1]), np.int8)]

@@ -41,7 +41,7 @@ class NpyRows(RowFiles):
         self.rows = self._shape[0] if self._shape else 0
 
     def resolved(self, projection: Projection) -> Projection:
-        """Return the columns without ids, which there are none of.
+        """Return the projection without its column of ids: a .npy file has none.
 
         InputError for an array of another type or shape.
         """

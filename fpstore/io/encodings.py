@@ -126,18 +126,18 @@ def transcoded(
         head += more
     source_encoding = encoding or marked_encoding(head) or UTF8
 
-    def read_on(size: int) -> bytes:
+    def read_with_start(size: int) -> bytes:
         nonlocal head
         data, head = head[:size], head[size:]
         return data + (read_bytes(size - len(data)) if size > len(data) else b"")
 
     if source_encoding in (UTF8, "utf-8-sig"):
-        return read_on
+        return read_with_start
     decoder = codecs.getincrementaldecoder(source_encoding)("strict")
 
     def read_text(size: int) -> bytes:
         while True:
-            data = read_on(size)
+            data = read_with_start(size)
             try:
                 out = decoder.decode(data, final=not data).encode(UTF8)
             except UnicodeError as error:

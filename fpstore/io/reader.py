@@ -298,16 +298,16 @@ def cut_batches(batches: Iterable[Batch], rows: int, empty_too: bool) -> Iterato
             part_bytes += parts[-1].string_bytes
             start = stop
             if part_rows == rows or part_bytes >= CHUNK_BYTES:
-                yield _join(parts)
+                yield _concatenate(parts)
                 parts, part_rows, part_bytes = [], 0, 0
         if batch.unbuffered and (parts or (empty_too and not count)):
-            yield _join(parts or [batch])
+            yield _concatenate(parts or [batch])
             parts, part_rows, part_bytes = [], 0, 0
     if parts:
-        yield _join(parts)
+        yield _concatenate(parts)
 
 
-def _join(parts: list[Batch]) -> Batch:
+def _concatenate(parts: list[Batch]) -> Batch:
     if len(parts) == 1:
         return parts[0]
     ids: Any = [part.ids for part in parts]

@@ -80,7 +80,7 @@ def compared_rows(
     for batch in read() if checkpoint is None else _checkpointed_rows(checkpoint, read):
         is_compared = batch.flags
         if refused and not is_compared.all():
-            raise _without_value(corpus, done + int(np.argmin(is_compared)))
+            raise _missing_value_error(corpus, done + int(np.argmin(is_compared)))
         done += len(is_compared)
         ids.add(corpus.checked_ids(batch))
         flags.append(is_compared)
@@ -108,7 +108,7 @@ def compared_rows(
     )
 
 
-def _without_value(corpus: RowSource, place: int) -> InputError:
+def _missing_value_error(corpus: RowSource, place: int) -> InputError:
     return InputError(
         f"{corpus.label}: row {corpus.rows_before + place + 1} has a null or blank text, or a "
         "null fingerprint or id"

@@ -100,7 +100,7 @@ def document_numbers(rows: Words) -> Words:
 
 
 def find_numbers(numbers: Words, queries: Words) -> tuple[Flags, npt.NDArray[np.intp]]:
-    """Return which queries are among ascending numbers, and the places of those."""
+    """Return which queries occur in ascending numbers, and the places of these numbers."""
     places = np.searchsorted(numbers, queries)
     stored = places < len(numbers)
     stored[stored] = numbers[places[stored]] == queries[stored]

@@ -69,8 +69,8 @@ from fpstore.plans.removed import (
     list_stages,
     write_leasts,
     write_list,
-    write_numbers,
     write_ranks,
+    write_row_numbers,
 )
 from fpstore.plans.shuffle import (
     gather,
@@ -489,7 +489,7 @@ class DedupWork(Work):
 
     @stage("clusters")
     def _clusters(self, number: int, writer: PieceWriter, resources: Resources) -> None:
-        write_numbers(writer, self.plan, number)
+        write_row_numbers(writer, self.plan, number)
 
     @stage("list")
     def _list(self, number: int, writer: PieceWriter, resources: Resources) -> None:

@@ -52,7 +52,7 @@ def write_ranks(writer: PieceWriter, decided: list[Pieces], number: int) -> None
     writer.add_slices("ranks", ranks, runs(list_lims([len(pieces) for pieces in parts])))
 
 
-def write_numbers(writer: PieceWriter, plan: PlanFolder, number: int) -> None:
+def write_row_numbers(writer: PieceWriter, plan: PlanFolder, number: int) -> None:
     """Write the numbers of removed rows, of their kept rows and of their clusters, by parts."""
     hashed, ranked, decided = (
         plan.results("hash"),

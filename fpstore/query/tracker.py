@@ -283,7 +283,7 @@ class Tracker:
             try:
                 manifest = read_manifest(self.path, self.folder)
             except StoreNotFoundError:
-                self.check_same()
+                self.check_not_replaced()
                 raise
             try:
                 self._open(manifest)
@@ -367,7 +367,7 @@ class Tracker:
             f"{self.path}: was replaced or removed: open the store again", path=self.path
         )
 
-    def check_same(self) -> None:
+    def check_not_replaced(self) -> None:
         """Refuse a store that was replaced or removed."""
         if not self.is_same():
             raise self._was_replaced()

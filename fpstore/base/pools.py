@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from itertools import islice
-from types import TracebackType
 from typing import Any, TypeVar
 
 from fpstore.errors import InputError
@@ -82,12 +81,7 @@ class Pool(ThreadPoolExecutor):
         """Drop the jobs that wait for a thread."""
         self.shutdown(wait=False, cancel_futures=True)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         try:
             self.shutdown(cancel_futures=error is not None)
         except BaseException:  # an interrupt while it waited

@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
 
 from fpstore.base.keywords import keyword
 from fpstore.disk.folders import (
@@ -95,12 +94,7 @@ class Target:
         if self._writer is not None:
             self._writer.release()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         try:
             if error is None:
                 with refusing(self.path, NOTHING_CHANGED):

@@ -14,7 +14,6 @@ import sys
 import textwrap
 import threading
 from collections.abc import Iterable, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import click
@@ -187,12 +186,7 @@ class Bars:
                 self("reading", 0)  # so that a bar is there before the first rows are
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         if self._progress is not None:
             self._progress.stop()
 

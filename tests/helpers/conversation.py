@@ -7,7 +7,6 @@ import os
 import select
 import signal
 import subprocess
-from types import TracebackType
 from typing import IO, Self
 
 from commandline import COMMAND
@@ -70,12 +69,7 @@ class Conversation:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         if self.process.poll() is None:
             self.process.kill()
         self.process.communicate(timeout=TIMEOUT_SECONDS)

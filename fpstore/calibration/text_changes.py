@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar
@@ -166,19 +166,14 @@ def _truncate(case: _Case) -> str:
     return case.text[: len(case.text) - round(case.amount * len(case.text))]
 
 
-_COUNTS: dict[str, Any] = {
-    "takes": "a whole number, or a share below 1",
-    "least": 1e-9,
-    "most": 1e9,
-    "counts": True,
-}
-_SHARE: dict[str, Any] = {
-    "takes": "a share above 0 and up to 1",
-    "example": "0.1",
-    "least": 1e-9,
-    "most": 1.0,
-    "share": True,
-}
+def _counted(make: Callable[..., Any], example: str) -> Kind:
+    takes = "a whole number, or a share below 1"
+    return Kind(make, takes, example, least=1e-9, most=1e9, counts=True)
+
+
+def _shared(make: Callable[..., Any]) -> Kind:
+    takes = "a share above 0 and up to 1"
+    return Kind(make, takes, "0.1", least=1e-9, most=1.0, share=True)
 
 
 class TextChange(Change):
@@ -189,12 +184,12 @@ class TextChange(Change):
     """
 
     kinds: ClassVar = {
-        "typos": Kind(_typos, example="2 or typos=0.01", **_COUNTS),
-        "words": Kind(_words, example="2 or words=0.01", **_COUNTS),
-        "drop": Kind(_drop, example="2 or drop=0.01", **_COUNTS),
-        "numbers": Kind(_numbers, **_SHARE),
-        "boilerplate": Kind(_boilerplate, **_SHARE),
-        "truncate": Kind(_truncate, **_SHARE),
+        "typos": _counted(_typos, "2 or typos=0.01"),
+        "words": _counted(_words, "2 or words=0.01"),
+        "drop": _counted(_drop, "2 or drop=0.01"),
+        "numbers": _shared(_numbers),
+        "boilerplate": _shared(_boilerplate),
+        "truncate": _shared(_truncate),
     }
     usage = ("a change", " with an amount, as words=2 or typos=0.01")
 

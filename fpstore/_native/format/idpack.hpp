@@ -1,5 +1,5 @@
 // Id records: the document ids of one block of the identity table, bit-packed in rank order
-// (docs/format.md, "Id map").
+// (docs/format.md, "Id record").
 #pragma once
 #include "format/common.hpp"
 

@@ -228,7 +228,7 @@ def test_a_folder_without_text_is_refused(folder: Path) -> None:
         assert 0 not in store
 
 
-def test_a_file_of_hashes_and_its_store_remember_how_they_were_made(folder: Path) -> None:
+def test_hash_file_and_its_store_remember_how_they_were_made(folder: Path) -> None:
     """The store takes what the file was made of, and other files that were made in the same way.
 
     No others.
@@ -262,7 +262,7 @@ def test_a_file_of_hashes_and_its_store_remember_how_they_were_made(folder: Path
         assert "in different ways" in run("probe", "h.fps", "--input", "other.parquet").stderr
 
 
-def test_metadata_that_is_no_fingerprinter_is_left_out_or_refused(folder: Path) -> None:
+def test_metadata_without_a_fingerprinter_is_left_out_or_refused(folder: Path) -> None:
     for metadata, said in (
         ("{", None),
         ("[]", None),

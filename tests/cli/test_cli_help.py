@@ -65,7 +65,7 @@ def test_every_flag_has_help_and_an_example() -> None:
     assert [option for (option, _), found in shown.items() if not found] == []
 
 
-def test_help_fits_a_terminal_and_ends_with_three_examples_at_most(
+def test_help_fits_a_terminal_and_ends_with_at_most_3_examples(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Of 25 summaries 22 were cut, and the help of build began with 23 examples."""

@@ -103,7 +103,7 @@ def test_what_is_inserted_meanwhile_is_found(folder: Path) -> None:
 
 
 @pytest.mark.full
-def test_a_bad_line_is_named_after_the_answers_to_those_before_it(folder: Path) -> None:
+def test_bad_line_is_named_after_answers_to_earlier_lines(folder: Path) -> None:
     for form in ("tsv", "jsonl"):
         good = query(form, NEAR, "x")
         with Conversation(
@@ -454,9 +454,7 @@ def test_each_row_is_probed_and_inserted_before_the_next_is_sent(
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("given", [True, False])
-def test_each_text_of_a_stream_is_hashed_and_answered_before_the_next_is_sent(
-    folder: Path, given: bool
-) -> None:
+def test_stream_text_is_answered_before_the_next_is_sent(folder: Path, given: bool) -> None:
     """Texts waited for the end of the input, so a program could not have its pages hashed.
 
     Each row has one answer.

@@ -207,7 +207,7 @@ def test_plan_shows_the_best_rows_and_with_all_every_one(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("n", "prefer"), crossed([100, 1000, 5000, 1 << 20], ["balance", "speed", "space"], share=3)
 )
-def test_plan_says_why_auto_takes_another_design_than_the_fastest(n: int, prefer: str) -> None:
+def test_plan_says_why_auto_does_not_take_the_fastest_design(n: int, prefer: str) -> None:
     told = fine("plan", n, "--radius", 10, "--prefer", prefer)
     scan_is_cheaper = (
         json.loads(fine("plan", n, "--radius", 10, "--json"))["scan"]["cheaper_from_radius"] <= 10
@@ -269,7 +269,7 @@ def test_verify_of_a_store_that_cannot_be_opened_names_the_fault(folder: Path) -
     assert (found["ok"], len(found["faults"])) == (False, 1)
 
 
-def test_unmatched_rows_without_ids_leave_an_empty_store_with_row_numbers(folder: Path) -> None:
+def test_unmatched_rows_without_ids_get_numbers_in_empty_store(folder: Path) -> None:
     fpstore.build("empty.fps", []).close()
     rows = np.arange(70_000, dtype=np.uint64) << np.uint64(20)  # more than one chunk
     np.save("new.npy", rows)
@@ -314,7 +314,7 @@ def test_inserts_that_make_the_delta_large_end_with_a_merge(
     assert "generation 3, " in fine("merge", "numbers.fps", "--at", 0.1)
 
 
-def test_a_delta_that_outgrows_the_tables_is_said_once_at_the_end(
+def test_delta_that_outgrows_the_tables_is_noted_once_at_the_end(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fpstore.change.writer.LEAST_CHANGES", 10)
@@ -336,7 +336,7 @@ def test_a_delta_that_outgrows_the_tables_is_said_once_at_the_end(
     assert run("insert", "numbers.fps", "more.npy", "--merge-at", 0.9).stderr == ""
 
 
-def test_rows_that_do_not_say_how_they_were_made_are_said_not_to_fit_perhaps(folder: Path) -> None:
+def test_rows_of_an_unknown_hasher_are_noted_as_perhaps_unfit(folder: Path) -> None:
     """A store of one kind of hashes, and an input that may have any."""
     fpstore.build("texts.fps", [1, 2], ["a", "b"], fingerprinter=fpstore.SimHash()).close()
     fpstore.build("bare.fps", [3], ["c"]).close()

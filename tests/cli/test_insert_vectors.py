@@ -66,7 +66,7 @@ def make():
     fpstore.build("plain", [1, 2]).close()
 
 
-def test_a_store_makes_fingerprints_of_new_vectors_as_it_did_of_the_old(here):
+def test_store_fingerprints_new_vectors_as_it_did_the_old(here):
     out = json.loads(fine("insert", "rows", "new.npy", "--json"))
     assert out == {"rows": 20, "inserted": 20, "fingerprints": 40, "ids": 40}
     with fpstore.open("rows") as store:

@@ -279,7 +279,7 @@ def test_every_argument_that_changes(here, method):
         assert store.verify().ok
 
 
-def test_what_is_for_changing_is_refused_with_a_store_open_for_reading(here):
+def test_options_for_changes_are_refused_with_a_read_only_open(here):
     with pytest.raises(
         fpstore.InputError, match="sync must be one of commit, batch, none, got 'foo'"
     ):

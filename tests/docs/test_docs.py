@@ -466,7 +466,7 @@ def read_clusters(path):
 
 
 @pytest.mark.full
-def test_page_about_files_shows_what_is_printed_and_what_supports_its_radius(files):
+def test_page_about_files_shows_output_that_supports_its_radius(files):
     _, printed, _ = files
     shown = [
         (command, shown, output)
@@ -500,7 +500,7 @@ def test_page_about_files_shows_what_is_printed_and_what_supports_its_radius(fil
 
 
 @pytest.mark.full
-def test_commands_of_the_page_about_files_find_what_brute_force_finds(files):
+def test_commands_of_page_about_files_agree_with_brute_force(files):
     folder, printed, fingerprints = files
     found = {
         line.split("\t")[3]: int(line.split("\t")[2])

@@ -33,7 +33,7 @@ def test_a_failing_source_leaves_nothing(tmp_path):
         assert listing(tmp_path) == []
 
 
-def test_the_error_is_that_of_the_part_which_failed_even_if_it_ends_last():
+def test_error_is_of_the_part_that_failed_even_if_it_ends_last():
     """A part that shares its own work fails.
 
     Another one is interrupted by that, and ends before it.
@@ -62,7 +62,7 @@ def test_the_error_is_that_of_the_part_which_failed_even_if_it_ends_last():
 
 
 @pytest.mark.parametrize(("threads", "spilled"), crossed([1, 2], [False, True]))
-def test_a_failing_callback_leaves_nothing_and_keeps_the_old_store(
+def test_failing_callback_leaves_nothing_and_keeps_the_old_store(
     tmp_path, request, spilled, threads
 ):
     if spilled:

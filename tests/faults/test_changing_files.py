@@ -48,7 +48,7 @@ def changed_by_another_process(
         os.waitpid(child, 0)
 
 
-def test_a_count_that_changes_between_two_looks_overflows_nothing(tmp_path):
+def test_count_that_changes_between_two_reads_overflows_nothing(tmp_path):
     """The count was read twice.
 
     Before the checksum it decided the room, and after it how many entries were written.
@@ -74,7 +74,7 @@ def test_a_count_that_changes_between_two_looks_overflows_nothing(tmp_path):
     assert answered > 0
 
 
-def test_bytes_that_change_all_the_time_are_never_read_out_of_bounds(tmp_path):
+def test_bytes_that_keep_changing_are_never_read_out_of_bounds(tmp_path):
     """Counts, code lengths, codes, tails, keys and directory.
 
     Every call gives an answer or says that the file is damaged.

@@ -392,7 +392,7 @@ def test_a_sync_that_is_refused_after_it_was_made(tmp_path, monkeypatch):
         assert store.verify().ok
 
 
-def test_a_group_that_could_not_be_made_durable_comes_before_the_next_change(tmp_path, monkeypatch):
+def test_group_that_failed_to_sync_comes_before_the_next_change(tmp_path, monkeypatch):
     """The changes of a group are made, but not yet durable.
 
     So only the next change can be refused.

@@ -16,9 +16,7 @@ from fpstore.disk.locks import WriterLock
 from fpstore.format.manifest import prepare_manifest
 
 
-def test_a_store_that_is_renamed_while_it_is_open_is_joined_with_others_and_not_with_itself(
-    tmp_path,
-):
+def test_store_renamed_while_open_absorbs_others_but_not_itself(tmp_path):
     a, moved = tmp_path / "a", tmp_path / "moved"
     build(a, 0, 100)
     build(tmp_path / "other", 100, 110)
@@ -33,9 +31,7 @@ def test_a_store_that_is_renamed_while_it_is_open_is_joined_with_others_and_not_
 
 
 @pytest.mark.full
-def test_a_store_that_is_dropped_in_the_thread_of_its_own_merge_gives_its_lock_back(
-    tmp_path, monkeypatch
-):
+def test_store_dropped_in_its_own_merge_thread_releases_its_lock(tmp_path, monkeypatch):
     """The garbage collector may run in any thread.
 
     A close in that of the merge would wait for itself.
@@ -118,7 +114,7 @@ def test_a_child_reads_ids_of_what_was_merged_away_or_renamed(tmp_path, what, ki
 @pytest.mark.parametrize(
     "file", ["strings.mdb", *map(slow, ("ids.mdb", "numbers.mdb", "places.mdb"))]
 )
-def test_a_child_forked_while_a_file_is_written_reads_it_once_it_is_current(tmp_path, file):
+def test_child_forked_during_a_write_reads_the_file_once_current(tmp_path, file):
     path = tmp_path / "s"
     fpstore.build(path, FINGERPRINTS[:100], [f"n{i}" for i in range(100)]).close()
     merging, go = threading.Event(), threading.Event()
@@ -148,7 +144,7 @@ def test_a_child_forked_while_a_file_is_written_reads_it_once_it_is_current(tmp_
         child.end()
 
 
-def test_a_merge_without_open_files_does_not_say_that_it_is_in_place(tmp_path, monkeypatch):
+def test_merge_out_of_open_files_does_not_claim_to_be_in_place(tmp_path, monkeypatch):
     path = tmp_path / "s"
     build(path, 0, 100)
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)

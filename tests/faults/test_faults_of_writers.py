@@ -97,7 +97,7 @@ def test_no_writer_gets_in_while_a_store_is_replaced(tmp_path):
         assert len(store) == 150
 
 
-def test_a_writer_whose_store_is_replaced_while_it_takes_the_lock_is_told(tmp_path, monkeypatch):
+def test_writer_whose_store_is_replaced_while_locking_is_refused(tmp_path, monkeypatch):
     """And it gives the lock back at once, though the error is kept."""
     path = build(tmp_path / "s", 0, 100)
 
@@ -398,7 +398,7 @@ def test_a_child_that_lives_on_does_not_keep_the_lock(tmp_path, how):
 
 
 @pytest.mark.parametrize(("restored", "sync"), crossed([False, True], ["commit", "batch"]))
-def test_a_writer_of_a_store_that_was_removed_acknowledges_nothing(tmp_path, sync, restored):
+def test_writer_of_a_removed_store_acknowledges_nothing(tmp_path, sync, restored):
     """Rows went into files without a name, even when a copy had replaced the store."""
     path = build(tmp_path / "s", 0, 100)
     shutil.copytree(path, tmp_path / "copy")

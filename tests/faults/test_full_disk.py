@@ -74,10 +74,8 @@ def join_without_room_for_numbers(disk, other):
 
 
 @pytest.mark.full
-def test_a_join_that_finds_no_room_for_the_numbers_of_strings_does_not_end_the_process(
-    tmp_path, mounted_disk
-):
-    """Their table is mapped.
+def test_join_without_room_for_string_numbers_raises_an_error(tmp_path, mounted_disk):
+    """The table of the numbers is mapped: a fault in it would end the process.
 
     The other store has no new strings, so the table is all that a join writes at first.
     """

@@ -241,7 +241,7 @@ def test_control_c_while_a_large_delta_is_opened(base):
     assert len(store) == len(list(store)) == 1000 + 2 * ROWS
 
 
-def test_a_handler_that_reads_while_changes_are_taken_up_sees_the_store_as_it_was(tmp_path):
+def test_handler_reads_old_state_while_changes_are_taken_up(tmp_path):
     """It took them up a second time, and each new string had two numbers."""
     rows = random_words(1)
     path = tmp_path / "s"

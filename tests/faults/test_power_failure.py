@@ -387,7 +387,7 @@ fpstore.open(sys.argv[1] + "/s", "r+").close()
 
 
 @pytest.mark.full
-def test_power_fails_after_a_writer_that_follows_one_that_died_in_a_merge(recorder, tmp_path):
+def test_power_failure_after_a_writer_that_follows_a_dead_merge(recorder, tmp_path):
     """It removes the old generation, so the name of the new manifest must be durable."""
     work, chance = tmp_path / "work", random.Random(6)
     before = set(built(work, "integer"))
@@ -425,7 +425,7 @@ with fpstore.open(sys.argv[1] + "/s", "r+", sync="none") as store:
 """
 
 
-def test_power_fails_after_a_change_was_interrupted_when_it_was_logged(recorder, tmp_path):
+def test_power_failure_after_a_logged_change_was_interrupted(recorder, tmp_path):
     """It has happened, and is told to others only when it is durable, whatever the sync."""
     work = tmp_path / "work"
     before = set(built(work, "integer"))

@@ -75,9 +75,7 @@ PROBING_AT_EXIT = """
 
 @pytest.mark.full
 @pytest.mark.parametrize("threads", [slow(1), 2])
-def test_a_daemon_thread_that_probes_does_not_end_the_process_with_an_error(
-    tmp_path, monkeypatch, threads
-):
+def test_daemon_thread_that_probes_does_not_abort_the_process(tmp_path, monkeypatch, threads):
     """The process was aborted.
 
     Python unwinds the stack of such a thread when it wants the GIL, through the kernel.
@@ -110,7 +108,7 @@ def test_work_without_a_thread_raises_interrupts_at_once():
         job.result()
 
 
-def test_work_that_waits_for_a_thread_is_forgotten_when_an_error_leaves_the_block():
+def test_waiting_work_is_dropped_when_an_error_leaves_the_block():
     started, done, jobs = threading.Event(), [], []
 
     def until_cancelled(pool):
@@ -153,7 +151,7 @@ def test_a_thread_whose_start_is_interrupted_is_waited_for(monkeypatch):
     assert len(ended) == 1
 
 
-def test_what_threads_do_in_order_is_not_continued_in_the_child_of_a_fork():
+def test_ordered_work_of_threads_does_not_go_on_in_a_fork():
     """The child waited forever for threads that it lacks."""
     squares = in_order(lambda number: number**2, range(100), threads=2)
     assert next(squares) == (0, 0)
@@ -166,7 +164,7 @@ def test_what_threads_do_in_order_is_not_continued_in_the_child_of_a_fork():
     assert [square for _, square in squares] == [number**2 for number in range(1, 100)]
 
 
-def test_an_insert_is_made_durable_at_once_when_no_thread_can_do_it_later(tmp_path):
+def test_insert_is_durable_at_once_when_no_thread_can_sync_later(tmp_path):
     """It raised after it had been made, and later ones waited for a thread that never was."""
     fpstore.build(tmp_path / "s", np.arange(100, dtype=np.uint64)).close()
     with (

@@ -107,7 +107,7 @@ def test_lmdb_files_of_two_stores_swapped(copy, tmp_path, right, name):
 
 
 @pytest.mark.parametrize("checked", [0, slow(1 << 22)])
-def test_id_maps_of_two_stores_with_the_same_fingerprints_swapped(tmp_path, monkeypatch, checked):
+def test_swapped_id_maps_of_equal_fingerprints_are_refused(tmp_path, monkeypatch, checked):
     monkeypatch.setattr(lmdb_files, "CHECKED_AT_OPEN", checked)
     ids = np.arange(len(FINGERPRINTS), dtype=np.uint64)
     paths = [make(tmp_path / name, ids=numbers) for name, numbers in (("a", ids), ("b", ids[::-1]))]
@@ -163,7 +163,7 @@ def test_a_newer_table(copy):
         assert (str(caught.value.path), caught.value.got) == (str(copy / TABLES[1]), value)
 
 
-def test_a_store_of_another_version_need_not_have_the_fields_of_this_one(copy):
+def test_store_of_another_version_may_lack_fields_of_this_one(copy):
     def change(record):
         record.clear()
         record["format_version"] = 9

@@ -128,7 +128,7 @@ def test_forged_records_are_refused(single):
     assert not fpstore.repair(single).sound
 
 
-def test_a_record_that_denies_a_fingerprint_of_the_tables_is_refused(copy):
+def test_log_record_that_denies_a_table_fingerprint_is_refused(copy):
     """A row of the log says whether the tables have its fingerprint.
 
     What reads everything finds that it is not so.
@@ -158,7 +158,7 @@ def test_a_record_that_denies_a_fingerprint_of_the_tables_is_refused(copy):
         fpstore.open(copy)
 
 
-def test_a_log_that_claims_to_be_superseded_without_another_generation_is_read_on(copy, right):
+def test_log_marked_superseded_without_a_successor_is_read_on(copy, right):
     data = bytearray((copy / LOG).read_bytes())
     (word,) = struct.unpack_from("<Q", data, 8 * END)
     struct.pack_into("<Q", data, 8 * END, word | SUPERSEDED)

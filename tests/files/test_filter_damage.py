@@ -255,7 +255,7 @@ PLACED = [
 
 
 @pytest.mark.parametrize("what", ["missing", *map(slow, PLACED[1:])])
-def test_a_backup_and_a_repair_of_something_else_in_place_of_a_filter(good, copy, told, what):
+def test_backup_and_repair_report_what_stands_in_for_a_filter(good, copy, told, what):
     put(copy / FILTER, what, good)
     check_backup(copy, told, opened=False)
     check_repair(copy, told)
@@ -391,7 +391,7 @@ def test_a_merge_writes_whole_filters(copy, told, at):
     check_whole(copy, told, right_answers(stored), stored)
 
 
-def test_filters_of_the_very_table_but_of_another_shape_are_used_if_they_may_be(copy, told):
+def test_filters_of_another_shape_are_used_if_the_shape_is_valid(copy, told):
     """The shape is the writer's affair: answers are the same.
 
     Longer prefixes than the table's are refused.

@@ -47,7 +47,7 @@ def lost_of(report):
     )
 
 
-def test_repair_takes_nothing_from_the_dictionary_of_another_store(tmp_path):
+def test_repair_takes_nothing_from_a_dictionary_of_another_store(tmp_path):
     """It has the same fingerprints and other strings."""
     path, other = (
         make(tmp_path / "s", STRINGS, merge=True),
@@ -122,7 +122,7 @@ def test_a_number_beyond_all_strings_does_not_survive_a_merge(tmp_path, monkeypa
 
 
 @pytest.mark.parametrize("wrong", [{"ids": 301}, {"fingerprints": 299}])
-def test_a_log_that_tells_other_totals_than_there_are_is_not_merged(tmp_path, wrong):
+def test_log_with_wrong_totals_is_not_merged(tmp_path, wrong):
     """Under checksums that are right: what a faulty writer would leave."""
     path = make(tmp_path / "s", STRINGS, changes=False)
     manifest = read_manifest(path)
@@ -144,7 +144,7 @@ def test_a_log_that_tells_other_totals_than_there_are_is_not_merged(tmp_path, wr
     assert sorted(p.name for p in path.glob("gen-*")) == ["gen-00000001"]
 
 
-def test_a_store_whose_strings_are_not_those_of_its_ids_is_not_joined(tmp_path):
+def test_store_whose_strings_do_not_match_its_ids_is_not_joined(tmp_path):
     """Under checksums that are right: what a faulty writer would leave."""
     make(tmp_path / "s", ["mine", *STRINGS[1:]], changes=False)
     path = make(tmp_path / "a", STRINGS, changes=False)

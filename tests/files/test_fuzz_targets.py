@@ -18,7 +18,7 @@ NATIVE, FUZZ = ROOT / "fpstore" / "_native", ROOT / "tools" / "fuzz"
 @pytest.mark.skipif(
     "avx512" not in _kernel.available_isas(), reason="this processor has no such instructions"
 )
-def test_a_mask_kept_on_the_stack_has_no_bits_of_what_was_there_before(tmp_path):
+def test_mask_on_the_stack_has_no_stale_bits(tmp_path):
     """With these checks between its lines, GCC 12 had no register for a mask of AVX-512.
 
     It stored one byte and read four.

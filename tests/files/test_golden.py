@@ -159,7 +159,7 @@ def test_a_golden_store_answers(tmp_path, path):
                 assert sorted(match.ids) == facts["ids"][digits(match.fingerprint, width)]
 
 
-def test_the_reference_reads_the_tables_ids_and_strings_of_golden_stores(tmp_path):
+def test_reference_reads_tables_ids_and_strings_of_golden_stores(tmp_path):
     for path in STORES:
         found = reference_store.read_store(shutil.copytree(path, tmp_path / path.name))
         ids = facts_of(path)["ids"]
@@ -173,7 +173,7 @@ def test_the_reference_reads_the_tables_ids_and_strings_of_golden_stores(tmp_pat
 
 
 @pytest.mark.parametrize(("name", "tables"), [("filters-64", 2), ("filters-128", 4)])
-def test_filters_of_a_golden_store_are_written_again_byte_for_byte(tmp_path, name, tables):
+def test_filters_of_a_golden_store_are_rewritten_byte_for_byte(tmp_path, name, tables):
     path = shutil.copytree(DATA / "v1" / name, tmp_path / "copy")
     with fpstore.open(path) as store:
         generation = store.snapshot().generation

@@ -53,10 +53,11 @@ def test_readers_see_what_is_durable_and_no_more(path):
     assert reference_log.parse_log_header(path.read_bytes()).superseded is False
 
 
-def test_a_reader_from_before_the_first_writer_since_a_reboot_sees_what_is_durable_and_no_more(
-    full,
-):
-    """Until there is a writer, all whole records count, told or not."""
+def test_reader_after_reboot_sees_only_durable_records(full):
+    """The reader opens before the first writer since the reboot.
+
+    Until there is a writer, all whole records count, published or not.
+    """
     path, places = full
     path.write_bytes(with_words(path.read_bytes(), places[2], boot_word() ^ 1))
     reader = open_reader(path)
@@ -296,7 +297,7 @@ def test_every_call_of_a_writer_killed_or_refused(sweep):
     assert {o.state for o in outcomes} == {"ok", "error", "killed"}
 
 
-def test_a_system_that_cannot_write_and_sync_in_one_call_does_both(full, monkeypatch):
+def test_system_without_write_and_sync_in_one_call_does_both(full, monkeypatch):
     path, _ = full
     calls, fdatasync, refusals = [], os.fdatasync, [errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL]
 

@@ -203,7 +203,7 @@ def test_an_array_on_disk_vanishes_with_its_last_reference(disk_path, monkeypatc
 
 
 @pytest.mark.full
-def test_a_disk_without_room_is_an_error_before_anything_is_written():
+def test_disk_without_room_is_an_error_before_any_write():
     script = """
 import resource
 import numpy as np

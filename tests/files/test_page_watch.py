@@ -129,7 +129,7 @@ def test_after_a_fault_pages_are_asked_for_ahead_for_a_while(pages, tmp_path, de
 
 @pytest.mark.full
 @pytest.mark.parametrize("what", ["probe", slow("scan")])
-def test_signals_are_looked_for_more_often_while_there_are_faults(pages, tmp_path, what):
+def test_signals_are_checked_more_often_while_there_are_faults(pages, tmp_path, what):
     """By the work alone, thousands of blocks are read between two looks: on a disk, seconds."""
     (said,) = run(pages, tmp_path / "s", "flip-2", LOOKED_FOR_SIGNALS, what)
     assert said.startswith("True")

@@ -56,7 +56,7 @@ def test_a_sound_store_is_left_alone(changed, tmp_path):
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", [slow(IDS_FILE), LOG_FILE])
-def test_files_are_closed_at_the_end_not_when_garbage_is_collected(changed, tmp_path, name):
+def test_repair_closes_files_at_its_end_without_the_collector(changed, tmp_path, name):
     path = damaged(changed[0], tmp_path)
     file = path / current(path) / name
     os.truncate(file, file.stat().st_size - 1 if name == IDS_FILE else 100)
@@ -275,7 +275,7 @@ def test_ids_of_a_damaged_record_are_lost_and_no_others(tmp_path):
     assert {i for what, _, i in rows if what == "id"} == {i for f, i in right if f in block}
 
 
-def test_what_was_deleted_before_its_id_record_was_damaged_is_not_lost(tmp_path):
+def test_rows_deleted_before_their_id_record_broke_are_not_lost(tmp_path):
     path = make(tmp_path / "s", "string", changes=False)
     with fpstore.open(path, "r+") as store:
         generation = store.snapshot().generation

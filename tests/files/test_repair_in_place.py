@@ -158,7 +158,7 @@ def test_a_name_of_255_bytes(tmp_path, character):
     ("options", "where"),
     crossed([{}, {"in_place": True}], ["nowhere/lost.tsv", "folder", "file/lost.tsv"]),
 )
-def test_a_list_that_cannot_be_written_is_refused_before_anything_is_built(
+def test_unwritable_list_of_losses_is_refused_before_the_build(
     tmp_path, monkeypatch, where, options
 ):
     path, _, before = spoiled(tmp_path)

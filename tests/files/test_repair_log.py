@@ -153,7 +153,7 @@ def test_a_header_of_the_log_that_is_gone(changed, tmp_path):
 
 
 @pytest.mark.parametrize("every", [21, slow(1)])
-def test_a_word_for_the_end_that_names_an_earlier_record_is_damage(tmp_path, every):
+def test_end_word_that_names_an_earlier_record_is_damage(tmp_path, every):
     """One flipped bit must not let a log end early, where a record ends."""
     fpstore.build(tmp_path / "s", [1, 2, 3], [1, 2, 3], radius=1).close()
     with fpstore.open(tmp_path / "s", "r+") as store:
@@ -341,7 +341,7 @@ def test_strings_whose_numbers_exceed_the_size_of_the_file(tmp_path):
 
 
 @pytest.mark.parametrize("number", [slow(1), 2])
-def test_the_manifest_of_a_store_with_the_same_fingerprints_is_not_used(tmp_path, number):
+def test_manifest_of_a_store_of_equal_fingerprints_is_not_used(tmp_path, number):
     """Its tables are the same: the log says that it is another one."""
     paths = tmp_path / "s", tmp_path / "other"
     for path, kind in zip(paths, ("string", "integer"), strict=True):

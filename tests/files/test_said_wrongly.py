@@ -15,7 +15,7 @@ from fpstore.hashing.registry import readable_description
 from fpstore.io.source import Projection
 
 
-def test_a_full_disk_is_said_of_the_output_not_of_the_file_that_is_copied(tmp_path, monkeypatch):
+def test_full_disk_error_names_the_output_not_the_copied_file(tmp_path, monkeypatch):
     (tmp_path / "in").mkdir()
     (tmp_path / "in/a.txt").write_text("some words")
 
@@ -62,7 +62,7 @@ def test_a_lock_of_this_process_is_not_waited_for(tmp_path):
                 ask()
 
 
-def test_a_description_with_parameters_that_are_none_is_shown_as_it_is():
+def test_description_with_malformed_parameters_is_shown_as_it_is():
     assert (
         readable_description({"name": "simhash", "version": 1, "parameters": 7}) == "simhash 1 (7)"
     )

@@ -42,7 +42,7 @@ def copy(tree, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("at", [0, COUNT // 2, COUNT - 1])
-def test_a_damaged_page_is_noticed_by_who_reads_it_and_nobody_else(copy, tree, at):
+def test_damaged_page_is_noticed_only_by_those_who_read_it(copy, tree, at):
     _, shape, leaf_of = tree
     bad = leaf_of[at]
     numbers = [number for number in range(COUNT) if leaf_of[number] == bad]
@@ -190,7 +190,7 @@ def test_forged_metadata_is_damage(copy, name):
         opened(copy)
 
 
-def test_branches_that_lead_out_of_the_file_or_in_circles_are_damage(copy):
+def test_branches_out_of_the_file_or_in_circles_are_damage(copy):
     data = copy.read_bytes()[: used_of(copy)]
     last, branches = len(data) // PAGE - 1, pages_of(data, BRANCH)
     for wrong in (last + 1, 1, 0, branches[0]):

@@ -212,7 +212,7 @@ def test_fields_of_which_one_depends_on_neighbours():
 
 
 @pytest.mark.parametrize("sigma", ["\u03a3", "\u03f9", "\U0001d6ba", "\U0001d7a4"])
-def test_a_capital_sigma_of_any_kind_is_lowered_by_its_neighbours(sigma):
+def test_capital_sigma_of_any_kind_is_lowered_by_its_neighbours(sigma):
     """NFKC makes capital sigmas of others, which become a final sigma at the end of a word."""
     for shingle in ("auto", "chars"):
         simhash = SimHash(shingle=shingle, case="lower")

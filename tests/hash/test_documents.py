@@ -74,7 +74,7 @@ def test_suffixes_select_what_is_found_not_what_is_named(tree):
     assert ids(["corpus/b.txt", "corpus/a"], suffixes=[".md"]) == ["corpus/b.txt", "corpus/a/z.md"]
 
 
-def test_binary_and_large_files_are_skipped_in_folders_and_refused_when_named(tree):
+def test_binary_and_large_files_are_skipped_or_refused_if_named(tree):
     skipped = []
     found = ids(
         "corpus", max_bytes=100, on_skip=lambda path, reason: skipped.append((path.name, reason))
@@ -92,7 +92,7 @@ def test_binary_and_large_files_are_skipped_in_folders_and_refused_when_named(tr
     assert ids("corpus/b.txt", max_bytes=6) == ["corpus/b.txt"]
 
 
-def test_missing_paths_are_storage_errors_before_anything_is_read(tree):
+def test_missing_path_is_a_storage_error_before_anything_is_read(tree):
     for read in (iter_documents, lambda paths: DocumentReader(paths, SimHash())):
         with pytest.raises(StorageError, match="nowhere: No such file") as caught:
             read(["corpus", "nowhere"])
@@ -135,7 +135,8 @@ def test_symbolic_links_are_passed_by_unless_followed_or_named(tree):
         ids("corpus", follow_symlinks=True)
 
 
-def test_pipes_are_passed_by_in_folders_and_names_that_are_not_utf8_are_escaped(tree):
+def test_pipes_are_skipped_and_names_outside_utf8_are_escaped(tree):
+    """A pipe in a folder is skipped, a pipe that is named is refused."""
     os.mkfifo(tree / "corpus" / "pipe")
     assert ids("corpus") == [f"corpus/{name}" for name in ALL]
     with pytest.raises(InputError, match="neither a file nor a folder"):

@@ -248,7 +248,7 @@ def test_long_texts_cross_the_counters_groups_and_grow_the_set(shingle, weightin
     assert SimHash(**parameters).fingerprint(text) == sum(1 << i for i in range(64) if bits[i])
 
 
-def test_texts_reach_the_kernel_in_bounded_batches_and_keep_their_order(monkeypatch):
+def test_texts_reach_the_kernel_in_bounded_batches_in_order(monkeypatch):
     pulled, batches = [], []
 
     def texts():

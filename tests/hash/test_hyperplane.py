@@ -216,7 +216,7 @@ print(HyperplaneHash(dimension=200).fingerprints(np.float32(vectors)).tolist())
 
 
 @pytest.mark.full
-def test_neither_the_kernels_of_the_library_nor_its_threads_matter():
+def test_fingerprints_do_not_depend_on_blas_kernels_or_threads():
     """OpenBLAS adds in another order on other processors and with more threads."""
     settings_ = ({}, {"OPENBLAS_NUM_THREADS": "1", "OPENBLAS_CORETYPE": "Nehalem"})
     found = {
@@ -252,7 +252,7 @@ def test_a_vector_of_zeros_has_no_fingerprint():
     assert hasher.fingerprint(tiny) == hasher.fingerprint(np.ones(100))
 
 
-def test_numbers_that_are_not_finite_are_refused_with_their_place(monkeypatch):
+def test_numbers_not_finite_are_refused_with_their_place(monkeypatch):
     monkeypatch.setattr(vector_base, "_BLOCK_NUMBERS", 700)
     for value, dtype in itertools.product(
         (math.nan, math.inf, -math.inf), (np.float16, np.float32, np.float64)

@@ -159,7 +159,7 @@ def test_changes_are_named_and_wrong_ones_refused():
             ImageChange.parse(text)
 
 
-def test_pictures_resemble_each_other_as_their_brightnesses_correlate():
+def test_pictures_resemble_as_their_brightnesses_correlate():
     pictures = [scene(seed) for seed in range(6)] + [noise(seed) for seed in range(3)]
     pictures += [change.copy(pictures[number % 6]) for number, change in enumerate(IMAGE_CHANGES)]
     pictures.append(Image.new("RGB", (30, 20), (7, 7, 7)))

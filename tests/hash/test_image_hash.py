@@ -60,7 +60,7 @@ def test_fingerprints_are_those_of_the_packages(method, width):
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(("case", "threads"), crossed(CASES, [1, 2, 5], share=6))
-def test_many_fingerprints_are_the_single_ones_whatever_the_threads(case, threads):
+def test_batch_fingerprints_equal_single_ones_on_any_threads(case, threads):
     method, width = case
     hasher = ImageHash(method=method, width=width)
     pictures = [noise(seed) for seed in range(20)] + [noise(1)] * 3
@@ -279,7 +279,7 @@ def test_blank_pictures_have_no_fingerprint(case, colour):
         hasher.fingerprint(blank)
 
 
-def test_stripes_are_blank_to_methods_that_compare_neighbours_along_them():
+def test_stripes_are_blank_to_methods_that_compare_along_them():
     stripes = np.repeat(np.random.default_rng(5).integers(0, 256, (60, 1)).astype(np.uint8), 60, 1)
     found = {
         method: [
@@ -324,7 +324,7 @@ def surface(kind, seed, size=(200, 150)):
 @pytest.mark.parametrize(
     ("method", "width"), [case for case in CASES if case[0] not in ("color", "pdq")]
 )
-def test_nearly_blank_pictures_have_no_fingerprint_unless_asked_for(method, width):
+def test_nearly_blank_pictures_have_no_fingerprint_by_default(method, width):
     flat = [surface(kind, seed) for kind in ("linear", "radial", "grain") for seed in range(3)]
     hasher, all_of_them = (
         ImageHash(method=method, width=width),

@@ -60,7 +60,7 @@ LEFT_OUT = [
 @pytest.mark.parametrize(
     "hasher", [ImageHash(), ImageHash(method="pdq", min_quality=1)], ids=["perceptual", "pdq"]
 )
-def test_a_folder_is_read_in_the_order_of_names_and_what_is_left_out_is_told(tree, hasher):
+def test_folder_is_read_in_name_order_and_reports_omissions(tree, hasher):
     notices = []
     for threads in (1, 2, 7):
         reader = ImageReader(

@@ -67,7 +67,7 @@ def test_ignored_characters_are_those_of_unicode():
 
 
 @pytest.mark.parametrize("char", ["\u200d", "\x01", "\u034f"])
-def test_marks_behind_an_ignored_character_are_composed_and_sorted(char):
+def test_marks_behind_an_ignored_character_are_put_in_nfc(char):
     for text in (
         "cafe\u0301s",
         "x\u0316\u0301",
@@ -198,7 +198,7 @@ def test_each_field_without_letters_counts():
     assert by_md5.fingerprint(row) != by_md5.fingerprint(row | {"title": PRIVATE})
 
 
-def test_a_line_without_letters_is_dropped_where_others_have_some():
+def test_line_without_letters_is_dropped_where_others_have_some():
     """Some of these lines depend on neighbours of characters, and are left to Python."""
     for marks in ("keep", "punctuation"):
         hasher = SimHash(marks=marks, size=2)

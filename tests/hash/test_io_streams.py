@@ -170,7 +170,7 @@ def test_missing_pyarrow_names_the_extra(tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
 
 
-def test_a_package_that_cannot_be_imported_is_not_said_to_be_missing(tmp_path, monkeypatch):
+def test_package_that_fails_to_import_is_not_reported_as_missing(tmp_path, monkeypatch):
     """Trafilatura was installed, but not a package that it needs.
 
     The message said to install trafilatura.

@@ -169,7 +169,7 @@ def test_symbolic_link_stays_and_its_file_is_replaced(tmp_path):
     assert (tmp_path / "real.tsv").read_bytes() == b"0000000000000001\n"
 
 
-def test_what_a_killed_writer_has_left_is_removed_by_the_next_one(tmp_path):
+def test_files_of_a_killed_writer_are_removed_by_the_next_one(tmp_path):
     names = [
         ".a.tsv.0123abcd.tmp",
         ".a.tsv.0123abcd.tmp.tmp",
@@ -188,9 +188,8 @@ def test_what_a_killed_writer_has_left_is_removed_by_the_next_one(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*names[1:], "a.tsv"])
 
 
-def test_an_output_that_is_taken_for_abandoned_before_it_is_locked_is_made_again(
-    tmp_path, monkeypatch
-):
+def test_output_removed_before_it_is_locked_is_made_again(tmp_path, monkeypatch):
+    """Another writer takes the new file for abandoned."""
     lock, removed = sink.try_lock, []
 
     def lock_late(descriptor, path):

@@ -54,7 +54,7 @@ def test_equals_its_description(text, n):
         assert longest.fingerprint(text) == xxhash.xxh64_intdigest(wanted.encode())
 
 
-def test_a_copy_in_another_frame_is_found_and_another_text_is_not():
+def test_copy_in_another_frame_is_found_and_another_text_is_not():
     longest = LongestSentences()
     copies = (STORY, PAGE.format(STORY), STORY.replace("\uff0c", " , "))
     assert len(set(map(longest.fingerprint, copies))) == 1
@@ -116,7 +116,7 @@ OTHERS = {
 @pytest.mark.parametrize(
     "parameters", [DEFAULTS | {"stop_words": [], "weights": None, "tokenizer": None}, OTHERS]
 )
-def test_a_description_survives_json_and_rebuilds_the_fingerprinter(parameters):
+def test_description_survives_json_and_rebuilds_the_hasher(parameters):
     simhash = SimHash(**parameters)
     description = json.loads(json.dumps(simhash.describe()))
     assert description == {"name": "simhash", "version": 2, "parameters": parameters}

@@ -65,7 +65,7 @@ def test_weights_have_the_fingerprints_of_the_package_simhash(kind, width):
     assert [hasher.fingerprint(list(item.items())) for item in items] == values
 
 
-def test_features_without_weights_have_the_fingerprints_of_the_package_simhash():
+def test_features_without_weights_hash_as_in_package_simhash():
     hasher = SimHash.of_simhash_package()
     published = 57087923692560392  # by the package's own tests
     assert (

@@ -308,7 +308,7 @@ def test_parameters_that_a_tokenizer_does_not_use_are_refused():
         assert from_description(SimHash(tokenizer=name).describe()) == SimHash(tokenizer=name)
 
 
-def test_a_text_without_words_has_no_fingerprint_with_weights_either():
+def test_text_without_words_has_no_fingerprint_even_with_weights():
     for parameters in (
         {},
         {"hash": "md5"},

@@ -283,7 +283,7 @@ LONG = (
 
 
 @pytest.mark.full
-def test_lines_are_read_up_to_a_limit_and_longer_ones_refused_in_small_memory(place):
+def test_lines_beyond_the_limit_are_refused_in_small_memory(place):
     """A document of 15 MB is read.
 
     A line of 1 GiB is refused when its first 16 MiB have been read.

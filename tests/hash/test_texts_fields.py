@@ -204,7 +204,7 @@ def test_parameters_are_checked():
             Fields(fingerprinter, weights)
 
 
-def test_a_description_survives_json_and_rebuilds_the_fingerprinter():
+def test_description_survives_json_and_rebuilds_the_hasher():
     fields = Fields(
         SimHash(size=2, width=128, stop_words=["the"]), {"title": np.int64(4), "text": 1}
     )
@@ -377,7 +377,7 @@ def test_names_with_equals_signs(tmp_path, monkeypatch):
         )
 
 
-def test_other_fields_or_weights_than_those_of_the_store_are_refused(tmp_path, monkeypatch):
+def test_fields_or_weights_that_differ_from_store_are_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = write_jsonl("a.jsonl", [{"title": "a", "text": "b", "more": "c"}])
     fine("build", "p.fps", path, *OPTIONS[:4], "-q")

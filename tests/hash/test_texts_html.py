@@ -288,7 +288,7 @@ def test_a_store_of_pages_remembers_that_its_texts_are_pages(site):
     assert "has changed since" not in shown
 
 
-def test_a_store_of_pages_remembers_which_package_finds_the_main_text(site):
+def test_store_of_pages_remembers_its_main_text_extractor(site):
     assert run("build", "s.fps", "site", "--text", "--html-fast", "-q").exit_code == 0
     expected = MainText(SimHash(), "resiliparse")
     with fpstore.open("s.fps") as store:

@@ -36,9 +36,8 @@ def keys_of(maker, items):
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(("width", "weighting"), [(64, "set"), (256, "set"), (128, "count")])
-def test_keys_stand_behind_the_same_fingerprints_and_are_shared_as_often_as_the_law_says(
-    width, weighting
-):
+def test_band_keys_follow_the_rows_and_are_shared_by_the_law(width, weighting):
+    """The fingerprints are those of the hasher without bands."""
     minhash = MinHash(width=width, weighting=weighting)
     maker, pairs = minhash.with_bands(Bands(8, 3)), 400 if weighting == "set" else 60
     left, right = sets_of_pairs(pairs, 12, 15)
@@ -194,7 +193,7 @@ def test_dedup_finds_the_share_that_it_tells(tmp_path):
     assert len(found) >= 0.98 * len(expected) - 5 * math.sqrt(0.02 * len(expected))
 
 
-def test_many_rows_are_searched_by_bands_and_a_note_tells_the_law(tmp_path, monkeypatch):
+def test_many_rows_use_bands_and_a_note_states_the_law(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rows = planted(tmp_path / "c.jsonl", 40, np.random.default_rng(3), 0.01)
 
@@ -264,7 +263,7 @@ def test_a_low_threshold_finds_its_share_and_no_strangers(threshold):
     assert ((strangers.rows // 2 != strangers.kept_rows // 2).sum() > 100) == (threshold == 0.3)
 
 
-def test_few_rows_are_searched_by_bands_where_strangers_are_near_by_chance(tmp_path, monkeypatch):
+def test_few_rows_use_bands_where_strangers_are_near_by_chance(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rows = planted(tmp_path / "c.jsonl", 300, np.random.default_rng(3), 0.01)
     for options, how in (

@@ -170,7 +170,7 @@ MANY_PARTS = """
 
 
 @pytest.mark.full
-def test_splitting_again_and_again_does_not_run_out_of_open_files(tmp_path):
+def test_repeated_splitting_does_not_run_out_of_open_files(tmp_path):
     code, out, err = run_python(MANY_PARTS, tmp_path / "s")
     assert (code, out, err) == (0, "2041 True\n", "")
 

@@ -71,9 +71,7 @@ def test_refused(tmp_path):
             assert listing(tmp_path) == [], case
 
 
-def test_a_design_with_too_many_lookups_is_refused_before_anything_is_written(
-    tmp_path, monkeypatch
-):
+def test_design_of_too_many_lookups_is_refused_before_any_write(tmp_path, monkeypatch):
     class Unread:
         rows = 1 << 34
         __iter__ = None

@@ -128,9 +128,7 @@ def test_a_new_folder_that_another_builder_takes_for_abandoned(tmp_path, monkeyp
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
-def test_all_is_durable_before_the_store_gets_its_name_and_then_the_name_is(
-    tmp_path, monkeypatch, overwrite
-):
+def test_store_is_durable_before_it_is_named_and_then_its_name(tmp_path, monkeypatch, overwrite):
     """Files are synced as they are put in place, then each folder, and the parent last."""
     path = tmp_path / "s"
     if overwrite:
@@ -195,7 +193,7 @@ def test_what_cannot_be_made_durable_is_no_store(tmp_path, monkeypatch):
         assert listing(tmp_path) == [], name
 
 
-def test_a_sort_is_not_taken_for_abandoned_by_a_build_of_the_same_store(tmp_path):
+def test_sort_is_not_taken_for_abandoned_by_a_build_of_its_store(tmp_path):
     with sorting_folder(tmp_path / "s") as folder:
         build(tmp_path / "s", [1, 2, 3])
         assert folder.is_dir()

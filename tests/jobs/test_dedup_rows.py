@@ -203,7 +203,7 @@ def test_scores_of_many_lengths_meet_in_one_corpus(tmp_path, monkeypatch):
     assert found.kept.tolist() == sorted(best)
 
 
-def test_numbers_that_are_too_long_to_compare_are_refused_with_their_line(tmp_path):
+def test_scores_too_long_to_compare_are_refused_with_their_line(tmp_path):
     for score in ("1" * 88, "1e5000", "2.5e-4700"):
         for name, row in {
             "c.jsonl": f'{{"h": "{1:016x}", "s": {score}}}\n',

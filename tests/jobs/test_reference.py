@@ -227,7 +227,7 @@ def test_batch_after_batch_equals_a_model_whatever_is_killed(tmp_path, monkeypat
 
 
 @pytest.mark.full
-def test_batches_between_a_kill_and_the_end_of_a_job_are_compared(tmp_path, monkeypatch):
+def test_batches_added_between_kill_and_end_of_job_are_compared(tmp_path, monkeypatch):
     """Another batch, with a copy of a row, is added after a kill.
 
     What is not written yet is compared with it.
@@ -257,7 +257,7 @@ def stored():
 
 
 @pytest.mark.full
-def test_a_job_that_is_killed_as_its_folder_goes_adds_nothing_more(tmp_path, monkeypatch):
+def test_job_killed_while_its_folder_goes_adds_nothing_more(tmp_path, monkeypatch):
     """What was near the store went before the plan: then the job's own rows were near themselves.
 
     The list of removed rows was replaced, and rows that were removed came into the store.
@@ -289,7 +289,7 @@ def test_a_job_that_is_killed_as_its_folder_goes_adds_nothing_more(tmp_path, mon
 
 
 @pytest.mark.parametrize("is_gone", [False, True])
-def test_a_job_that_may_have_added_rows_does_not_compare_with_them(tmp_path, monkeypatch, is_gone):
+def test_job_that_may_have_added_rows_does_not_compare_with_them(tmp_path, monkeypatch, is_gone):
     monkeypatch.chdir(tmp_path)
     write_texts(Path("a.jsonl"), batch(0), "a")
     asked = ["dedup", "a.jsonl", "o.jsonl", *ADDING, "--removed", "r.tsv", "--quiet"]

@@ -511,7 +511,7 @@ def test_a_file_that_the_job_has_not_made_is_not_replaced():
 @pytest.mark.sampled(1)
 @pytest.mark.usefixtures("job_folder")
 @pytest.mark.parametrize(("source", "text"), [("c.jsonl", "text"), ("notes", True)])
-def test_a_call_that_ended_before_its_folder_was_removed_is_repeated(monkeypatch, source, text):
+def test_call_that_ended_before_its_folder_went_is_repeated(monkeypatch, source, text):
     def dedup():
         return fpstore.dedup(source, f"new-{source}", text=text, threads=1, resume="kept")
 

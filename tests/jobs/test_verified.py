@@ -218,7 +218,7 @@ def test_a_radius_at_which_unrelated_texts_are_near_is_noted(tmp_path, monkeypat
 
 
 @pytest.mark.parametrize("count", [3, 5, 8])
-def test_input_that_changes_before_texts_are_compared_is_an_error(tmp_path, monkeypatch, count):
+def test_input_that_changes_before_verification_is_an_error(tmp_path, monkeypatch, count):
     monkeypatch.chdir(tmp_path)
     line = json.dumps({"t": "the same words in each of the texts"}) + "\n"
 

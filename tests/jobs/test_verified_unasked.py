@@ -116,9 +116,7 @@ def test_notes_say_what_is_verified_and_what_cannot_be(tmp_path, monkeypatch, st
         assert warns in result.stderr
 
 
-def test_a_reference_of_texts_and_a_job_that_is_resumed_verify_too(
-    tmp_path, monkeypatch, strangers
-):
+def test_reference_of_texts_and_a_resumed_job_verify_too(tmp_path, monkeypatch, strangers):
     monkeypatch.chdir(tmp_path)
     rows = [json.dumps({"t": text}) + "\n" for text in with_copies(strangers)]
     Path("old.jsonl").write_text("".join(rows[: COUNT // 2]))

@@ -407,7 +407,7 @@ def test_far_buckets_are_made_once_look_ups_pay(isa, radius):
     assert taken[-2] < 80 < 2 * taken[-2] < taken[-1]
 
 
-def test_many_ids_of_one_fingerprint_and_many_fingerprints_of_one_id():
+def test_delta_holds_many_ids_of_a_fingerprint_and_the_reverse():
     """A walk over all for every row would take minutes."""
     n = 300_000
     delta = _kernel.Delta(3, IDENTITY)

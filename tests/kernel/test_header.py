@@ -196,7 +196,7 @@ def test_values_of_a_field_under_a_right_checksum(name, good, bad):
         assert refusal(with_field(name, value)) is CorruptStoreError, value
 
 
-def test_a_right_header_of_another_set_does_not_open_these_blocks():
+def test_valid_header_of_another_set_does_not_open_these_blocks():
     """The set digest, the permutation and the code are part of every block's checksum."""
     header = header_fields(IMAGE)
     header[128:192] = bytes(reversed(header[128:192]))
@@ -229,7 +229,7 @@ def test_every_shorter_or_longer_file_is_an_error():
         assert refusal(IMAGE + bytes(extra)) is CorruptStoreError
 
 
-def test_a_shorter_file_is_an_error_also_when_its_header_was_made_for_it():
+def test_shorter_file_is_an_error_even_with_a_header_made_for_it():
     """A header that claims the length that is there cannot also claim the sections."""
     for length in range(_kernel.HEADER_BYTES, len(IMAGE)):
         header = header_fields(IMAGE)

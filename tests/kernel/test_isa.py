@@ -156,7 +156,7 @@ def test_encode(isa, kind):
                 check(isa, tableimage.encode, keys, lengths, block_bytes, 77, [size // 3])
 
 
-def test_low_parts_of_every_width_in_blocks_of_any_number_of_entries(isa):
+def test_blocks_of_any_size_hold_low_parts_of_every_width(isa):
     _kernel.select_isa(isa)
     rng = np.random.default_rng(7)
     widths = set()
@@ -209,7 +209,7 @@ def test_xxh64_equals_the_package():
 
 
 @pytest.mark.parametrize("name", ["avx2", "avx512"])
-def test_every_feature_that_a_set_is_compiled_for_is_asked_of_the_processor(name: str) -> None:
+def test_instruction_set_asks_the_cpu_for_all_its_features(name: str) -> None:
     native = Path(__file__).parents[2] / "fpstore" / "_native"
     features = set(
         re.findall(

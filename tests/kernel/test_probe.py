@@ -30,7 +30,7 @@ def prober_of(table: _kernel.Table, prefix_bits: int, flips: int = 0) -> _kernel
     ),
 )
 @pytest.mark.parametrize("every", [5, slow(1)])
-def test_look_ups_under_a_wrong_word_of_an_index_are_right_or_an_error(
+def test_lookup_with_a_wrong_index_word_is_right_or_an_error(
     section, prefix_bits, lengths, order, every
 ):
     """A range of blocks is found by its two ends.

@@ -111,7 +111,7 @@ def test_what_needs_no_thread_runs_in_this_one(parts, threads):
     assert found == [(part, None, here) for part in parts]
 
 
-def test_an_error_in_one_part_stops_the_others_and_those_that_wait(tmp_path):
+def test_error_in_one_part_stops_the_running_and_waiting_parts(tmp_path):
     """The other thread is in a call that takes seconds, and 98 more such calls wait."""
     queries = np.zeros(1 << 16, np.uint64)
     begun, called, stopped = threading.Event(), [], []

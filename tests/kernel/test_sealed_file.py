@@ -228,7 +228,7 @@ def test_a_child_of_a_fork_reads_on(tree):
 
 
 @pytest.mark.full
-def test_a_fork_waits_for_writers_and_a_child_closes_their_handles(tmp_path):
+def test_fork_waits_for_writers_and_a_child_closes_their_handles(tmp_path):
     writer, stop = sealed.SealedWriter(tmp_path / "f"), threading.Event()
     written_to = []
 

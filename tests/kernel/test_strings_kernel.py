@@ -218,7 +218,7 @@ def test_a_whole_frame_is_taken_and_nothing_less_or_more(content):
     assert with_checksum(7, frame) == sealed_value(7, frame)
 
 
-def test_a_frame_that_does_not_say_its_size_or_says_nothing_is_refused():
+def test_frame_without_a_size_or_content_is_refused():
     compressor = zstandard.ZstdCompressor().compressobj()
     unsized = compressor.compress(b"text") + compressor.flush()
     reserved = bytearray(zstandard.compress(b"text"))

@@ -69,7 +69,7 @@ def test_parts_decode_to_what_the_whole_table_does(path):
 
 
 @pytest.mark.parametrize("more", [-1, 1])
-def test_a_table_of_another_number_of_keys_than_said_is_not_finished(tmp_path, more):
+def test_table_with_another_key_count_than_declared_is_refused(tmp_path, more):
     keys = np.arange(100, dtype=np.uint64)
     histogram = GapHistogram()
     histogram.add(keys)
@@ -117,7 +117,7 @@ def changing(path, tmp_path):
     return PackedTable(copy, None)
 
 
-def test_a_file_that_is_longer_or_shorter_than_when_it_was_opened(changing):
+def test_file_longer_or_shorter_than_when_opened_is_an_error(changing):
     size = changing.header.file_bytes
     for wrong in (size + 1, size - 1):
         os.truncate(changing.path, wrong)

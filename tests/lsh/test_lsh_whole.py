@@ -223,7 +223,7 @@ def test_keys_of_other_documents_are_found_by_verify(tmp_path):
 
 
 @pytest.mark.full
-def test_threads_that_insert_and_merge_while_numbers_become_wider(tmp_path, monkeypatch):
+def test_threads_insert_and_merge_while_numbers_become_wider(tmp_path, monkeypatch):
     monkeypatch.setattr(keys_module, "LEAST_NUMBER_BITS", 3)
     built(tmp_path / "i", WORDS[:3], lsh.plan(3, HASHER, 0.8, bands=(6, 3), radius=8)).close()
     with opened(tmp_path / "i", "r+", sync="none") as index:
@@ -256,7 +256,7 @@ def test_threads_that_insert_and_merge_while_numbers_become_wider(tmp_path, monk
             }
 
 
-def test_numbers_become_wider_only_when_a_merge_of_keys_has_ended(tmp_path, monkeypatch):
+def test_numbers_become_wider_only_after_a_merge_of_keys(tmp_path, monkeypatch):
     monkeypatch.setattr(keys_module, "LEAST_NUMBER_BITS", 3)
     # 8 numbers fit, and the merge need not widen them: the keys leave no more room.
     monkeypatch.setattr(
@@ -335,7 +335,7 @@ def test_a_copy_inside_the_index(tmp_path):
         built(tmp_path / "i").backup(tmp_path / "i" / "copy")
 
 
-def test_numbers_of_documents_that_were_refused_are_not_given_again(tmp_path, monkeypatch):
+def test_numbers_of_refused_documents_are_not_reused(tmp_path, monkeypatch):
     built(tmp_path / "i", WORDS[:10]).close()
     with opened(tmp_path / "i", "r+") as index:
         monkeypatch.setattr(index._documents, "insert", lambda *args, **options: 1 / 0)
@@ -397,7 +397,7 @@ def test_plans_that_do_not_fit(tmp_path, options, message):
         lsh.build(tmp_path / "i", WORDS, hasher=HASHER, **options)
 
 
-def test_plans_take_any_whole_number_and_know_how_many_values_there_are():
+def test_plans_take_any_integer_and_know_the_hash_value_count():
     assert lsh.plan(np.int64(100), HASHER, 0.8) == lsh.plan(100, HASHER, 0.8)
     with pytest.raises(
         InputError, match="take 256 hash values, and the hasher precomputed-minhash has 64"

@@ -313,7 +313,7 @@ def test_options_that_plans_do_not_have_are_refused(tmp_path, monkeypatch, optio
 
 
 @pytest.mark.full
-def test_equal_fingerprints_are_one_cluster_without_a_common_band(tmp_path):
+def test_equal_fingerprints_are_a_cluster_without_a_common_band(tmp_path):
     """One process unites them before it looks at bands.
 
     Tasks did not, where few hash functions make a fingerprint.
@@ -449,7 +449,7 @@ def test_a_list_in_the_output_is_refused(tmp_path, removed):
     assert not (tmp_path / "p").exists()
 
 
-def test_both_ways_tell_the_rows_of_files_of_many_and_few_short_texts_alike(tmp_path):
+def test_process_and_plan_estimate_rows_of_short_texts_alike(tmp_path):
     """One process estimated its rows from the first file, a plan from the largest.
 
     Only one of the two searched by bands.
@@ -462,7 +462,8 @@ def test_both_ways_tell_the_rows_of_files_of_many_and_few_short_texts_alike(tmp_
     assert estimate_rows(largest, Projection(text="text")) == plan._work.rows < 200
 
 
-def test_names_with_line_breaks_and_folders_that_killed_tasks_have_left(tmp_path):
+def test_file_names_may_hold_line_breaks(tmp_path):
+    """Folders that killed tasks have left in the corpus are not read."""
     for name in ("p.csv", "a\nb.csv", f"{UNFINISHED}1/q.csv"):
         write(tmp_path / "corpus" / name, rows_of(20, 1))
     found, _, summary = both_ways(tmp_path, tmp_path / "corpus", text="text", part_bytes=1)

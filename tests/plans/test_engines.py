@@ -63,7 +63,7 @@ def test_what_may_pass_is_tried_three_times(plan, error):
     assert plan.finish()["documents"] == 60
 
 
-def test_other_errors_are_raised_at_once_and_before_those_that_may_pass(plan):
+def test_permanent_error_is_raised_at_once_before_transient_ones(plan):
     calls = []
 
     def failing(indexes):
@@ -78,7 +78,7 @@ def test_other_errors_are_raised_at_once_and_before_those_that_may_pass(plan):
     assert len(calls) == 1
 
 
-def test_an_error_of_a_task_that_another_process_has_done_is_passed_over(plan):
+def test_error_of_a_task_that_another_process_did_is_ignored(plan):
     def lying(indexes):
         return outcomes(plan, indexes) and [
             engines.Outcome(index, "InputError", "a copy has failed") for index in indexes
@@ -171,9 +171,7 @@ def test_a_worker_says_what_is_wrong_with_the_plan(tmp_path, plan, change, error
         ({"tokenizer": "unicode", "text": ["text", "key"]}, ["regex"]),
     ],
 )
-def test_packages_that_make_something_of_texts_are_the_same_in_workers(
-    tmp_path, make, asked, packages
-):
+def test_packages_that_process_texts_are_the_same_in_workers(tmp_path, make, asked, packages):
     corpus_in(tmp_path / "corpus", count=9)
     tokenizer = asked.get("tokenizer")
     maker = fpstore.MinHash(

@@ -110,7 +110,7 @@ def test_where_the_system_cannot_copy_or_tell_holes(path, tmp_path, monkeypatch,
     assert content(tmp_path / "b") == content(path)
 
 
-def test_a_writer_backs_up_what_it_has_not_committed_yet_and_its_child_does_not(path, tmp_path):
+def test_writer_backs_up_uncommitted_rows_and_its_child_does_not(path, tmp_path):
     new = (5, "not yet durable")
     with fpstore.open(path, "r+", sync="none") as store:
         store.insert(*([value] for value in new))
@@ -192,7 +192,7 @@ def states(base, steps):
 
 
 @pytest.mark.parametrize(("steps", "least"), [(60, 1), slow(3000, 20)])
-def test_backups_beside_a_process_that_inserts_deletes_and_merges(path, tmp_path, steps, least):
+def test_backups_beside_a_process_that_changes_and_merges(path, tmp_path, steps, least):
     """Each copy is a state that was current between start and end of the call."""
     base = content(path)[0]
     expected = states(base, steps)

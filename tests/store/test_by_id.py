@@ -323,7 +323,7 @@ def test_a_damaged_index_is_refused(indexed, tmp_path, file, how):
         assert len(store.ids) == 400
 
 
-def test_an_index_that_says_something_else_than_the_id_map_is_noticed(tmp_path):
+def test_index_that_contradicts_the_id_map_is_noticed(tmp_path):
     """Under checksums that are right: what a faulty writer would leave."""
     fingerprints = np.random.default_rng(8).integers(0, 2**64, 400, np.uint64)
     numbers = np.arange(400)
@@ -354,7 +354,7 @@ def test_verify_checks_the_whole_table_of_an_index(indexed):
 
 
 @pytest.mark.parametrize(("rank_bits", "what"), [(1, "block"), (15, "rank")])
-def test_an_index_that_names_places_beyond_the_table_is_named_itself(
+def test_index_that_leads_beyond_the_table_is_named_as_damaged(
     indexed, monkeypatch, rank_bits, what
 ):
     with fpstore.open(indexed) as store:

@@ -70,7 +70,8 @@ def test_row_numbers_go_on_after_all_that_were_given(writer):
     assert writer[16] == [102]
 
 
-def test_probe_insert_many_without_ids_into_an_empty_store_makes_its_ids_row_numbers(tmp_path):
+def test_probe_insert_many_numbers_the_rows_of_an_empty_store(tmp_path):
+    """The ids of rows without ids are row numbers."""
     with fpstore.open(build(tmp_path / "empty.fps", ()), "r+") as store:
         for start in (0, 1):
             assert store.probe_insert_many(
@@ -144,7 +145,7 @@ def test_probe_insert_many_goes_row_by_row(writer):
 
 
 @pytest.mark.parametrize("always", [False, True])
-def test_rows_find_deleted_fingerprints_that_came_back_in_an_earlier_row(tmp_path, always):
+def test_rows_find_fingerprints_that_an_earlier_row_brought_back(tmp_path, always):
     with fpstore.open(build(tmp_path / "s", [0xF0, 0xFF00, 0xF00000, FAR]), "r+") as store:
         store.delete(fingerprints=[0xF0, 0xFF00, 0xF00000])
         matches = store.probe_insert_many(

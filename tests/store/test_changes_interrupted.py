@@ -156,7 +156,7 @@ def test_a_second_control_c_while_the_first_is_met(tmp_path, kind, name):
 
 
 @pytest.mark.parametrize(("kind", "moment"), crossed(list(IDS), ["before", "after"]))
-def test_a_second_control_c_while_rows_that_were_not_logged_are_taken_back(tmp_path, kind, moment):
+def test_second_control_c_while_unlogged_rows_are_taken_back(tmp_path, kind, moment):
     path = build(tmp_path / "s", kind)
     with fpstore.open(path, "r+") as store:
         with (

@@ -298,7 +298,7 @@ def test_a_merge_of_a_delta_that_is_large_enough(path, monkeypatch):
             store.merge(at=0)
 
 
-def test_a_merge_of_a_large_delta_waits_for_the_one_in_the_background(path, monkeypatch):
+def test_merge_of_a_large_delta_waits_for_a_background_merge(path, monkeypatch):
     monkeypatch.setattr("fpstore.change.writer.LEAST_CHANGES", 50)
     held = hold(monkeypatch, "before the write")
     with fpstore.open(path, "r+", merge_at=0.01) as store:
@@ -359,7 +359,7 @@ def test_two_merges_take_turns(path, monkeypatch):
         assert 2 in store
 
 
-def test_a_join_that_cannot_be_taken_up_is_seen_by_its_own_process_too(tmp_path, path, monkeypatch):
+def test_join_that_cannot_be_taken_up_is_seen_by_its_own_process(tmp_path, path, monkeypatch):
     """It is current, but the disk refuses everything from then on.
 
     The writer answers as every other process does.
@@ -396,7 +396,7 @@ def test_a_join_that_cannot_be_taken_up_is_seen_by_its_own_process_too(tmp_path,
 # --- No memory -----------------------------------------------------------------------------------
 
 
-def test_a_change_that_finds_no_memory_loses_nothing_that_is_queued(path, monkeypatch):
+def test_change_without_memory_loses_no_queued_change(path, monkeypatch):
     with fpstore.open(path, "r+", sync="none") as store, fpstore.open(path) as other:
         store.insert([1, 2, 3])
         store.delete(fingerprints=2)

@@ -107,9 +107,7 @@ def test_a_commit_of_what_is_so_already_makes_it_durable(path, monkeypatch, sync
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("sync", ["commit", "none"])
-def test_readers_do_not_see_what_a_killed_writer_had_not_published_until_the_next_writer_opens(
-    path, monkeypatch, sync
-):
+def test_unpublished_rows_of_killed_writer_wait_for_next_writer(path, monkeypatch, sync):
     """Only a writer can make it durable: docs/guides/operating.md, "Durability"."""
 
     def work(pipe):
@@ -265,7 +263,7 @@ def kill_in_a_merge(path, other, owner, name):
     assert os.waitstatus_to_exitcode(os.waitpid(child.pid, 0)[1]) == -signal.SIGKILL
 
 
-def test_a_merge_that_a_dead_writer_had_announced_never_becomes_current(path):
+def test_merge_announced_by_a_dead_writer_never_becomes_current(path):
     with fpstore.open(path) as other:
         kill_in_a_merge(path, other, merge, "publish_manifest")
         assert sorted(entry.name for entry in path.glob("*.json*")) == [

@@ -270,7 +270,7 @@ def test_forged_pages_are_met_with_errors_or_wrong_answers_only(tmp_path, width)
 
 
 @pytest.mark.parametrize("width", [64, full(256)])
-def test_bytes_that_change_after_they_were_verified_are_never_read_out_of_bounds(tmp_path, width):
+def test_bytes_changed_after_a_check_are_not_read_out_of_bounds(tmp_path, width):
     built, queries, right = built_files(tmp_path, width)
     data = [
         np.fromfile(r.path, np.uint8)

@@ -42,7 +42,7 @@ def sample_of(rows, width):
     ("width", "blocks", "bucket"),
     [(64, 4, 16), slow(64, 5, 12), slow(64, 6, 8), slow(256, 16, 16), slow(256, 7, 18)],
 )
-def test_dealt_blocks_are_exact_and_no_more_than_an_order_of_the_bits(width, blocks, bucket):
+def test_dealt_blocks_are_exact_and_only_an_order_of_the_bits(width, blocks, bucket):
     radius = width // 6
     dealt = deal(blocks, bucket, radius, sample_of(pictures(width), width))
     assert dealt.name == f"dealt-{blocks}-{bucket}"
@@ -209,7 +209,7 @@ def test_even_rows_of_a_stream():
 
 @pytest.mark.full
 @pytest.mark.parametrize("design", [slow("auto"), "dealt-4-16"])
-def test_skew_is_seen_beside_many_rows_of_a_fingerprint_and_in_merges(tmp_path, design):
+def test_skew_is_seen_beside_frequent_fingerprints_and_in_merges(tmp_path, design):
     """The sample was of rows, and a merge had one fingerprint of each block."""
     # half of the bits are constant
     low = np.unique(np.random.default_rng(3).integers(0, 2**32, 21845, np.uint64))

@@ -45,7 +45,7 @@ def test_a_design_is_named(tmp_path):
         store.redesign(COLUMNS)
 
 
-def test_more_fingerprints_than_a_column_table_has_are_refused_early():
+def test_too_many_fingerprints_for_a_column_table_are_refused():
     made = design("columns-4", 8)
     assert made.lookups(2**32 - 1)
     with pytest.raises(InputError, match="columns-4 is to have 4294967296"):

@@ -68,7 +68,7 @@ def test_strings_of_equal_hashes_are_kept_apart(tmp_path, equal_hashes):
         assert lims.tolist() == [0, 0, 2, 2]
 
 
-def test_strings_of_equal_hashes_through_inserts_deletes_and_merges(tmp_path, equal_hashes):
+def test_strings_of_equal_hashes_survive_changes_and_merges(tmp_path, equal_hashes):
     content = {i: f"{'abc'[i % 3]}{i}" for i in range(40)}
     path = tmp_path / "s"
     fpstore.build(path, list(content), list(content.values())).close()

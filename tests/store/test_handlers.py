@@ -67,7 +67,7 @@ def inside(store):
 
 
 @pytest.mark.parametrize("use", ["insert", "probe_insert", "delete", "merge", "flush", "close"])
-def test_a_handler_in_the_middle_of_a_change_may_not_change_or_close_the_store(store, inside, use):
+def test_handler_during_a_change_may_not_change_or_close_store(store, inside, use):
     """It left two documents with one id, and a store that could never be merged."""
     calls = {
         "insert": lambda: store.insert([2**63]),
@@ -87,7 +87,8 @@ def test_a_handler_in_the_middle_of_a_change_may_not_change_or_close_the_store(s
 
 
 @pytest.mark.parametrize("use", ["merge", "close"])
-def test_a_handler_in_the_middle_of_a_merge_is_refused_and_does_not_wait_for_itself(store, use):
+def test_handler_during_a_merge_is_refused_without_a_deadlock(store, use):
+    """It would wait for itself."""
     rng = np.random.default_rng(2)
 
     def change():
@@ -187,9 +188,7 @@ def test_a_handler_while_a_backup_copies(store, tmp_path, use):
         share=3,
     ),
 )
-def test_the_progress_function_of_a_merge_is_refused_what_waits_for_the_merge(
-    store, tmp_path, joined, use, threads
-):
+def test_progress_of_a_merge_may_not_call_what_waits_for_it(store, tmp_path, joined, use, threads):
     """In threads of the merge too: they would wait for each other.
 
     Only a merge of this store alone goes on beside inserts.
@@ -292,7 +291,7 @@ def test_a_handler_that_wants_threads_while_threads_are_started(
 
 
 @pytest.mark.parametrize("how", ["overwritten", "removed"])
-def test_a_child_whose_store_was_replaced_answers_an_error_at_every_call(tmp_path, how):
+def test_child_whose_store_was_replaced_raises_at_every_call(tmp_path, how):
     """The first call said so, and the next ones answered."""
     path = tmp_path / "s"
     fpstore.build(path, [1, 2, 3], ids=[10, 20, 30]).close()

@@ -123,7 +123,7 @@ def test_a_string_of_several_stores_is_one_id(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["row", "integer", "string"])
-def test_an_empty_store_takes_the_ids_of_the_first_that_is_joined(tmp_path, kind):
+def test_empty_store_takes_the_id_kind_of_the_first_store_joined(tmp_path, kind):
     fpstore.build(tmp_path / "s", [], **OPTIONS).close()
     fpstore.build(tmp_path / "empty", [], **OPTIONS).close()
     content = make(tmp_path / "a", kind, FINGERPRINTS[:9], 5)

@@ -75,7 +75,7 @@ def test_nearest_and_limits_are_those_of_brute_force(tmp_path, kind, design, siz
                     assert found.more.tolist() == [len(row) > count for row in expected]
 
 
-def test_the_matches_of_one_query_are_a_list_that_says_whether_a_limit_left_out_others(tmp_path):
+def test_match_list_says_whether_a_limit_left_out_others(tmp_path):
     with fpstore.build(tmp_path / "s", [1, 2, 3]) as store:
         whole, limited = store.probe(1), store.probe(1, limit=2)
         assert {

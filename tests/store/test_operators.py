@@ -43,9 +43,7 @@ def failed_in_the_background(path, patch):
         return store.stats()
 
 
-def test_a_merge_in_the_background_that_fails_is_seen_by_every_process(
-    path, monkeypatch, caplog, capfd
-):
+def test_failed_background_merge_is_seen_by_every_process(path, monkeypatch, caplog, capfd):
     with monkeypatch.context() as patch, caplog.at_level(logging.INFO, "fpstore"):
         found = failed_in_the_background(path, patch)
     assert capfd.readouterr() == ("", "")  # where logging is not configured nothing is printed
@@ -112,7 +110,7 @@ def test_a_failed_merge_whose_reason_found_no_room_is_seen(path):
         assert store.stats()["merge_error"] is None
 
 
-def test_a_delta_that_outgrows_the_tables_is_logged_once_for_each_store(path, monkeypatch, caplog):
+def test_delta_that_outgrows_the_tables_is_logged_once_per_store(path, monkeypatch, caplog):
     monkeypatch.setattr(writing, "LEAST_CHANGES", 10)
     changes = len(ROWS) + 2
     with caplog.at_level(logging.WARNING, "fpstore"):

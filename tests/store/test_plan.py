@@ -233,7 +233,7 @@ def test_a_small_memory_does_not_stop_a_build(monkeypatch):
 
 
 @pytest.mark.full
-def test_the_command_line_tells_of_columns_that_packed_tables_replace():
+def test_plan_command_reports_columns_that_packed_tables_replace():
     assert "auto takes flip-2 in place of columns-2, which is hardly better." in fine(
         "plan", "2^20"
     )
@@ -255,7 +255,7 @@ def test_bad_arguments():
         plan(10, storage="warm")
 
 
-def test_plans_of_more_lookups_than_a_probe_may_make_are_left_out():
+def test_plans_of_more_lookups_than_a_probe_allows_are_left_out():
     assert design("flip-1", 5).lookups(1 << 44)[0].variant_count <= MAX_VARIANTS
     with pytest.raises(
         InputError, match=f"needs 1099296 look-ups .* at most {MAX_VARIANTS} are allowed"
@@ -275,7 +275,7 @@ def skewed_set(kind, n=1 << 15):
 
 
 @pytest.mark.full
-def test_estimated_candidates_of_a_skewed_set_are_those_of_a_probe(tmp_path):
+def test_candidate_estimate_of_a_skewed_set_equals_a_probe(tmp_path):
     fingerprints = skewed_set("leading half alike", 1 << 17)
     plans = {
         p.name: p

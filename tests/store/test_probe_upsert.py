@@ -41,7 +41,7 @@ def test_probe_upsert_decides_anew_in_one_step(tmp_path):
         assert fpstore.open(path).verify().ok
 
 
-def test_probe_upsert_into_an_empty_store_decides_the_kind_of_ids(tmp_path):
+def test_probe_upsert_into_an_empty_store_decides_its_id_kind(tmp_path):
     for number, name in enumerate(["a", 5]):
         with fpstore.build(tmp_path / str(number), []) as store:
             assert store.path.exists()

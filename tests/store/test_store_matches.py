@@ -176,7 +176,7 @@ def test_batches_hold_few_matches_and_are_together_all(tmp_path, threads, most):
 
 
 @pytest.mark.parametrize(("threads", "most"), crossed([1, 3], [1, 2, 50]))
-def test_batches_bound_what_the_delta_adds_and_all_threads_together(tmp_path, threads, most):
+def test_batches_bound_delta_matches_and_all_threads_together(tmp_path, threads, most):
     """The bound was kept by the tables alone, and by each thread for at least one match."""
     rng = np.random.default_rng(8)
     fingerprints = rng.integers(0, 2**64, 900, dtype=np.uint64)

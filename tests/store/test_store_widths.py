@@ -350,9 +350,7 @@ def test_answers_are_those_of_brute_force(tmp_path, made, count):
         slow(256, "columns-16"),
     ],
 )
-def test_a_merge_and_a_build_in_little_memory_write_the_same_tables(
-    tmp_path, monkeypatch, bits, design
-):
+def test_merge_and_low_memory_build_write_the_same_tables(tmp_path, monkeypatch, bits, design):
     width, rng = Width(bits), np.random.default_rng(bits)
     rows = rng.integers(0, 2**64, (4000, width.words), np.uint64)
     rows[::3, 0] = 7 << 32  # ties
@@ -407,9 +405,7 @@ COLUMNS = {32: "columns-2-9", 64: "columns-3-19", 128: "columns-7-18", 256: "col
 @pytest.mark.parametrize(
     ("width", "design"), [item if item[0] % 192 == 64 else slow(*item) for item in COLUMNS.items()]
 )
-def test_radii_above_that_of_column_tables_are_scans_however_they_are_asked(
-    tmp_path, width, design, monkeypatch
-):
+def test_radii_above_that_of_column_tables_are_always_scans(tmp_path, width, design, monkeypatch):
     """Some looked up in nearly all buckets, thousands of times as long."""
     rows = np.random.default_rng(width).integers(0, 256, (500, width // 8), np.uint8)
     radius, asked = width * 45 // 64, rows[:10]
@@ -435,7 +431,7 @@ def test_radii_above_that_of_column_tables_are_scans_however_they_are_asked(
 
 
 @pytest.mark.parametrize("width", ALL_WIDTHS)
-def test_a_match_shows_its_fingerprint_in_a_form_that_python_reads(tmp_path, width):
+def test_match_shows_its_fingerprint_as_python_reads_it(tmp_path, width):
     """At 128 and 256 bits it had up to 78 decimal digits, which nobody has as a query."""
     value = 0x0123_4567 << width - 32
     with fpstore.build(tmp_path / "s", [value], width=width) as store:

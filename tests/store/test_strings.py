@@ -272,7 +272,7 @@ def test_a_merge_copies_records_of_which_all_strings_stay(tmp_path):
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("times", [3, 4])
-def test_a_dictionary_serves_until_there_are_four_times_as_many_strings(tmp_path, times):
+def test_dictionary_serves_until_strings_are_four_times_as_many(tmp_path, times):
     path = build(tmp_path / "s", NAMES[:200])
     layout = layout_of(path)
     with fpstore.open(path, "r+") as store:

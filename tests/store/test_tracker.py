@@ -103,7 +103,7 @@ def opened_in_the_question(monkeypatch, ask):
 
 
 @pytest.mark.parametrize("changes", [0, 5])
-def test_a_reader_opens_a_generation_that_is_announced_before_it_is_current(
+def test_reader_opens_announced_generation_before_it_is_current(
     path, tracker, writer, monkeypatch, changes
 ):
     """A question after the switch waits for nothing that could be done before it."""

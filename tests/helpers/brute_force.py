@@ -34,10 +34,10 @@ def brute_force(
     """Return (fingerprint, distance) of all within the radius, by distance, then fingerprint."""
     distances = distances_of(fingerprints, query)
     near = distances <= radius
-    found, distances = fingerprints[near], distances[near]
-    columns = [found] if found.ndim == 1 else list(found.T[::-1])
+    near_rows, distances = fingerprints[near], distances[near]
+    columns = [near_rows] if near_rows.ndim == 1 else list(near_rows.T[::-1])
     order = np.lexsort((*columns, distances))
-    return found[order], distances[order]
+    return near_rows[order], distances[order]
 
 
 def brute_force_many(
@@ -45,10 +45,10 @@ def brute_force_many(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the limits, fingerprints and distances of several queries, as columns."""
     parts = [brute_force(fingerprints, query, radius) for query in queries]
-    lims = np.cumsum([0, *(len(found) for found, _ in parts)], dtype=np.int64)
-    found = np.concatenate([fingerprints[:0], *(part[0] for part in parts)])
+    lims = np.cumsum([0, *(len(rows) for rows, _ in parts)], dtype=np.int64)
+    matches = np.concatenate([fingerprints[:0], *(part[0] for part in parts)])
     wide = fingerprints.ndim > 1 and fingerprints.shape[1] == 4
     distances = np.concatenate(
         [np.empty(0, np.uint16 if wide else np.uint8), *(part[1] for part in parts)]
     )
-    return lims, found, distances
+    return lims, matches, distances

@@ -32,7 +32,7 @@ _ROWS, _PROBES = 2, 3
 
 
 class MeasuredLaw(NamedTuple):
-    """What was told and what was measured of pairs of about the same similarity, or distance.
+    """Expected and measured shares of pairs of about the same similarity, or distance.
 
     Attributes
     ----------
@@ -159,17 +159,23 @@ class _Checked:
         count = min(_MORE, hasher.most_values)
         batch = next(hasher.batches(self.items))
         self.results(batch, count)
-        found = self.sketched(self.items, count)
+        sketched = self.sketched(self.items, count)
         self.need(
-            found.known.dtype == np.bool_ and found.known.shape == (n,),
+            sketched.known.dtype == np.bool_ and sketched.known.shape == (n,),
             "known is no array of bool, one for each item",
         )
         self.need(
-            found.known.all(), f"item {int(np.argmin(found.known))} of the check has no content"
+            sketched.known.all(),
+            f"item {int(np.argmin(sketched.known))} of the check has no content",
         )
         for what, array, dtype, shape in (
-            ("sketched(): sketches", found.sketches, np.uint32, (n, count)),
-            ("sketched(): signatures", found.signatures, np.uint8, (n, hasher.signature_bits // 8)),
+            ("sketched(): sketches", sketched.sketches, np.uint32, (n, count)),
+            (
+                "sketched(): signatures",
+                sketched.signatures,
+                np.uint8,
+                (n, hasher.signature_bits // 8),
+            ),
             ("sketches()", hasher.sketches(self.items, count), np.uint32, (n, count)),
             (
                 "signatures()",
@@ -198,14 +204,14 @@ class _Checked:
         )
         self.result(self.hasher.signed(batch), Signed, "signed()")
 
-    def result(self, found: object, kind: type[Values | Signed], call: str) -> None:
+    def result(self, result: object, kind: type[Values | Signed], call: str) -> None:
         """Check that something is the pair of arrays that it should be."""
-        given = type(found).__name__
-        if isinstance(found, kind):
-            given = f"{kind.__name__}({', '.join(type(part).__name__ for part in found)})"
+        actual = type(result).__name__
+        if isinstance(result, kind):
+            actual = f"{kind.__name__}({', '.join(type(part).__name__ for part in result)})"
         wanted = f"{kind.__name__}({kind._fields[0]}, known), two arrays of NumPy"
-        right = isinstance(found, kind) and all(isinstance(part, np.ndarray) for part in found)
-        self.need(right, f"{call} must return {wanted}, and gives {given}")
+        right = isinstance(result, kind) and all(isinstance(part, np.ndarray) for part in result)
+        self.need(right, f"{call} must return {wanted}, and gives {actual}")
 
     def functions_of_the_item(self) -> None:
         """Check that values depend on the item and the number of the function only."""
@@ -340,9 +346,9 @@ class _Checked:
     def laws(self) -> list[MeasuredLaw]:
         """Compare values and bits of all pairs with the laws."""
         hasher, pairs = self.hasher, self.pairs()
-        found = self.sketched(self.items, min(_FUNCTIONS, hasher.most_values))
-        agree = found.sketches[pairs.a] == found.sketches[pairs.b]
-        bits = np.unpackbits(found.signatures, axis=1)
+        sketched = self.sketched(self.items, min(_FUNCTIONS, hasher.most_values))
+        agree = sketched.sketches[pairs.a] == sketched.sketches[pairs.b]
+        bits = np.unpackbits(sketched.signatures, axis=1)
         differ = bits[pairs.a] != bits[pairs.b]
         laws = []
         for group in self.groups(pairs):
@@ -365,10 +371,13 @@ class _Checked:
 
     def groups(self, pairs: _Pairs) -> list[npt.NDArray[np.intp]]:
         """Return the places of pairs in groups of about the same probability of equal values."""
-        told = np.array([self.hasher.law.collision(value) for value in pairs.similarities.tolist()])
-        quarters = len(told) * np.arange(1, 4) // 4
+        probabilities = np.array(
+            [self.hasher.law.collision(value) for value in pairs.similarities.tolist()]
+        )
+        quarters = len(probabilities) * np.arange(1, 4) // 4
         parts = np.split(
-            np.arange(len(told)), np.unique([*np.searchsorted(told, _BOUNDS), *quarters])
+            np.arange(len(probabilities)),
+            np.unique([*np.searchsorted(probabilities, _BOUNDS), *quarters]),
         )
         return [part for part in parts if len(part)]
 
@@ -376,10 +385,10 @@ class _Checked:
         """Check that some pairs are near: a law that holds for far ones only makes wrong plans."""
         hasher = self.hasher
         nearest = hasher.law.limits[not hasher.law.is_distance]
-        told = [
+        probabilities = [
             hasher.law.collision(value) for value in pairs.similarities.tolist() if value != nearest
         ]
-        most = max(told, default=0.0)
+        most = max(probabilities, default=0.0)
         reason = (
             "no two items of the check are near: by the law, the nearest unequal ones agree in "
             f"{most:.2f} of the values"
@@ -413,13 +422,13 @@ class _Checked:
         return _Pairs(a[order], b[order], clipped[order])
 
     def mean(
-        self, events: Flags, told: list[float], what: str, values: list[float]
+        self, events: Flags, probabilities: list[float], what: str, values: list[float]
     ) -> tuple[float, float]:
         """Return how often events should come and came, or raise the error.
 
         Functions are columns, and independent.
         """
-        expected, share = float(np.mean(told)), float(events.mean())
+        expected, share = float(np.mean(probabilities)), float(events.mean())
         by_function = events.mean(0)
         error = float(by_function.std(ddof=1)) / math.sqrt(events.shape[1])
         off = share - expected
@@ -456,8 +465,8 @@ class _Checked:
         for group in self.groups(pairs):
             values = pairs.similarities[group].tolist()
             met = (probed[pairs.a[group]] == sketches[pairs.b[group]][:, :, None]).all(-1).any(-1)
-            told = [hasher.law.band_collision(value, _ROWS, _PROBES) for value in values]
-            self.mean(met, told, "probes meet bands", values)
+            probabilities = [hasher.law.band_collision(value, _ROWS, _PROBES) for value in values]
+            self.mean(met, probabilities, "probes meet bands", values)
 
     def sketched(self, items: list[Any], count: int) -> Sketched:
         """Return all that `sketched` yields as one."""

@@ -70,7 +70,7 @@ def make_queries(words, width, n, radius, rng):
     return queries
 
 
-def as_given(words):
+def kernel_rows(words):
     """Return fingerprints as the kernel takes them: (n,) where they have one word."""
     return np.ascontiguousarray(words[:, 0] if words.shape[1] == 1 else words)
 
@@ -103,7 +103,7 @@ def keys_of(words, permutation, bucket_bits, width):
     if width <= 64:
         return np.sort(bits_to_words(gather_bits(words, permutation))[:, 0])
     source = np.frombuffer(permutation, np.uint8)
-    return np.sort(_kernel.reference_keys(as_given(words), 0, len(words), source, bucket_bits))
+    return np.sort(_kernel.reference_keys(kernel_rows(words), 0, len(words), source, bucket_bits))
 
 
 def write(path, layout, entries, pieces=1):
@@ -130,11 +130,11 @@ class Built:
 
     def __init__(self, folder, words, width, tables, bucket_bits, rng):
         self.folder, self.words, self.width = Path(folder), words, width
-        given, digest = as_given(words), _kernel.digest(as_given(words))
+        rows, digest = kernel_rows(words), _kernel.digest(kernel_rows(words))
         self.rows = None
         if width > 64:
             layout = rows_layout(width, len(words), digest, bucket_bits)
-            self.rows = ColumnTable(write(self.folder / "rows", layout, given, 3))
+            self.rows = ColumnTable(write(self.folder / "rows", layout, rows, 3))
         self.readers = []
         for i, (permutation, tag_bits) in enumerate(deal(width, tables, bucket_bits, rng)):
             kind = KIND_REFERENCES if width > 64 else KIND_COPIES
@@ -162,15 +162,15 @@ class Built:
 
 def brute(words, queries, radius):
     """Return the matches of each query as a list of (distance, *words), ascending."""
-    found = []
+    answers = []
     for query in queries:
         distances = np.bitwise_count(words ^ query).sum(axis=1)
-        found.append(
+        answers.append(
             sorted(
                 (int(distances[i]), *words[i].tolist()) for i in np.flatnonzero(distances <= radius)
             )
         )
-    return found
+    return answers
 
 
 def matches(result):

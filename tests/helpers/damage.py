@@ -33,9 +33,9 @@ HANG_SECONDS = 30
 
 def fingerprints_of(seed):
     rng = np.random.default_rng(seed)
-    some = rng.integers(0, 2**64, 150, np.uint64)
+    centres = rng.integers(0, 2**64, 150, np.uint64)
     return np.concatenate(
-        [some, some[:100] ^ (np.uint64(1) << rng.integers(0, 64, 100, np.uint64))]
+        [centres, centres[:100] ^ (np.uint64(1) << rng.integers(0, 64, 100, np.uint64))]
     )
 
 

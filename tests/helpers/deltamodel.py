@@ -34,14 +34,14 @@ class Model:
     def __init__(self, base: dict[int, set[int]]) -> None:
         self.base = base
         self.content = {fp: set(ids) for fp, ids in base.items()}
-        self.said: dict[tuple[int, int], bool] = {}
+        self.present: dict[tuple[int, int], bool] = {}
         self.touched: dict[int, bool] = {}  # whether it was ever absent
         self.versions: list[tuple] = []
         self.save(0)
 
     def save(self, version: int) -> None:
         content = {fp: frozenset(ids) for fp, ids in self.content.items()}
-        self.versions.append((version, content, dict(self.said), dict(self.touched)))
+        self.versions.append((version, content, dict(self.present), dict(self.touched)))
 
     def at(self, version: int) -> tuple:
         return [v for v in self.versions if v[0] <= version][-1][1:]
@@ -51,22 +51,22 @@ class Model:
         self.touched.setdefault(fp, False)
         if kind == ADD:
             ids.add(item)
-            self.said[fp, item] = True
+            self.present[fp, item] = True
         elif kind == REMOVE:
             ids.discard(item)
-            self.said[fp, item] = False
+            self.present[fp, item] = False
         else:
             ids.clear()
             self.touched[fp] = True
-            for pair in [pair for pair in self.said if pair[0] == fp]:
-                self.said[pair] = False
+            for pair in [pair for pair in self.present if pair[0] == fp]:
+                self.present[pair] = False
         if not ids:
             del self.content[fp]
 
     def pair(self, version: int, fp: int, item: int) -> int:
-        _, said, touched = self.at(version)
-        if (fp, item) in said:
-            return 1 if said[fp, item] else 2
+        _, present, touched = self.at(version)
+        if (fp, item) in present:
+            return 1 if present[fp, item] else 2
         return 2 if touched.get(fp) else 0
 
     def state(self, version: int, fp: int) -> int:
@@ -77,8 +77,10 @@ class Model:
         self, version: int, query: int, radius: int, base: bool = False
     ) -> list[tuple[int, int]]:
         content = self.at(version)[0]
-        found = [((fp ^ query).bit_count(), fp) for fp in content if base or fp not in self.base]
-        return [(fp, distance) for distance, fp in sorted(m for m in found if m[0] <= radius)]
+        distances = [
+            ((fp ^ query).bit_count(), fp) for fp in content if base or fp not in self.base
+        ]
+        return [(fp, distance) for distance, fp in sorted(m for m in distances if m[0] <= radius)]
 
 
 def clustered(rng: random.Random, count: int, width: int) -> list[int]:

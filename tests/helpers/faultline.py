@@ -80,14 +80,14 @@ def sweep(shim, tmp_path):
             timeout=600,
         )
         assert (process.returncode, process.stderr) == (0, ""), process.stderr
-        said = json.loads(process.stdout)
-        outcomes = [SimpleNamespace(**outcome) for outcome in said["outcomes"]]
+        result = json.loads(process.stdout)
+        outcomes = [SimpleNamespace(**outcome) for outcome in result["outcomes"]]
         wrong = [o for o in outcomes if o.problem]
         assert not wrong, report(wrong)
         assert all(o.fired for o in outcomes[1:]), (
             "a fault was never reached: the operation differs from run to run"
         )
-        return said["calls"], outcomes
+        return result["calls"], outcomes
 
     return run
 

@@ -52,12 +52,12 @@ class Letters(Sketcher[str]):
 
     def probes(self, item: str, bands: int, rows: int, count: int) -> Any:
         own = self.values([item], range(bands * rows)).values[0].reshape(bands, rows)
-        found = np.repeat(own[:, None, :], count, axis=1)
+        probes = np.repeat(own[:, None, :], count, axis=1)
         for probe in range(1, count):  # another letter at one place
             row, step = (probe - 1) % rows, 1 + (probe - 1) // rows % 3
             letters = own[:, row] % 1000
-            found[:, probe, row] += (letters + step) % 4 - letters
-        return found
+            probes[:, probe, row] += (letters + step) % 4 - letters
+        return probes
 
     def similarities(self, item: str, others: Sequence[str]) -> Reals:
         return (_numbers([item]) == _numbers(others)).mean(axis=1)

@@ -38,12 +38,12 @@ CHANGES = [
 ]
 
 
-def parts(found):
+def parts(change):
     return (
-        tuple(found.totals[:3]),
-        found.totals.id_kind,
-        *(part.tolist() for part in found[1:4]),
-        found.strings,
+        tuple(change.totals[:3]),
+        change.totals.id_kind,
+        *(part.tolist() for part in change[1:4]),
+        change.strings,
     )
 
 
@@ -55,9 +55,9 @@ def merged(changes):
     )
 
 
-def of_reference(found):
-    totals, rows = found.totals, found.rows
-    return change(rows, found.strings, totals)
+def of_reference(record):
+    totals, rows = record.totals, record.rows
+    return change(rows, record.strings, totals)
 
 
 def open_writer(path):
@@ -78,8 +78,8 @@ def read(path):
     return (pieces[-1].last, merged([piece.change for piece in pieces])) if pieces else (0, None)
 
 
-def same(found, changes):
-    number, joined = found
+def same(records, changes):
+    number, joined = records
     return number == len(changes) and (
         joined is None if not changes else parts(joined) == parts(merged(changes))
     )

@@ -248,14 +248,14 @@ class Disk:
                     change_names(names, update)
             for name, entry in names.items():
                 if isinstance(entry, Folder):
-                    found[path + name + "/"] = (None, None)
+                    files[path + name + "/"] = (None, None)
                     walk(entry, path + name + "/")
                 else:
-                    found[path + name] = entry.image(choose)
+                    files[path + name] = entry.image(choose)
 
-        found = {}
+        files = {}
         walk(self.root, "")
-        return found
+        return files
 
     @property
     def open_changes(self):

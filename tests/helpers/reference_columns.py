@@ -177,9 +177,9 @@ class Table:
         self.entries = []  # the words of each as one number
         for entry, bucket in enumerate(buckets):
             if kind == ROWS:
-                found = struct.unpack_from(f"<{width // 64}Q", data, at[1] + width // 8 * entry)
+                words = struct.unpack_from(f"<{width // 64}Q", data, at[1] + width // 8 * entry)
                 self.entries.append(
-                    sum(word << 64 * place for place, word in enumerate(reversed(found)))
+                    sum(word << 64 * place for place, word in enumerate(reversed(words)))
                 )
             else:
                 (tag,) = struct.unpack_from("<H", data, at[1] + 2 * entry)
@@ -214,11 +214,11 @@ def probe(
         own, both = thresholds[i], thresholds[i] + thresholds[(i + 1) % len(layouts)] + 1
         bucket = layout.permutation[: layout.bucket_bits]
         tag = layout.permutation[layout.bucket_bits : layout.bucket_bits + layout.tag_bits]
-        found = []
+        matches = []
         for fingerprint in fingerprints:
             d = bits(fingerprint ^ query, bucket, layout.width).bit_count()
             e = bits(fingerprint ^ query, tag, layout.width).bit_count()
             if d <= own and d + e <= both:
-                found.append(fingerprint)
-        met.append(found)
+                matches.append(fingerprint)
+        met.append(matches)
     return met

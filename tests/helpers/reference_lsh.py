@@ -55,30 +55,30 @@ class Model:
         keys = (cut(key, self.key_bits) for key in band_keys(sketch, self.bands, self.rows))
         return Document(frozenset(keys), int.from_bytes(signature, "big"), name)
 
-    def find(self, asked: Document, radius: int | None = None) -> list[tuple[int, Any]]:
+    def find(self, query: Document, radius: int | None = None) -> list[tuple[int, Any]]:
         """Return (distance, id) of the documents that share a key and lie within the radius.
 
         The nearest come first, and of equally near ones the first inserted.
         """
-        found = [
-            ((document.signature ^ asked.signature).bit_count(), place, document.id)
+        matches = [
+            ((document.signature ^ query.signature).bit_count(), place, document.id)
             for place, document in enumerate(self.documents)
-            if document.keys & asked.keys
+            if document.keys & query.keys
         ]
         limit = self.radius if radius is None else radius
         return [
             (distance, name)
-            for distance, _, name in sorted(found, key=lambda one: one[:2])
+            for distance, _, name in sorted(matches, key=lambda match: match[:2])
             if distance <= limit
         ]
 
     def pairs(self) -> set[tuple[int, int]]:
         """Return the places of all pairs of documents within the radius that share a key."""
-        some = self.documents
+        documents = self.documents
         return {
             (i, j)
-            for j in range(len(some))
+            for j in range(len(documents))
             for i in range(j)
-            if some[i].keys & some[j].keys
-            and (some[i].signature ^ some[j].signature).bit_count() <= self.radius
+            if documents[i].keys & documents[j].keys
+            and (documents[i].signature ^ documents[j].signature).bit_count() <= self.radius
         }

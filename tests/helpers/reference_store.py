@@ -172,9 +172,9 @@ def read_strings(records: Records, count: int) -> dict[int, bytes]:
     require(list(records) == [*range(-(-count // per_record)), *LAYOUT_KEYS], "keys")
     strings = []
     for key in list(records)[:-2]:
-        found = decode_strings(opened_value(key, records[key]), dictionary)
-        require(len(found) == min(per_record, count - key * per_record), "strings of a record")
-        strings += found
+        record = decode_strings(opened_value(key, records[key]), dictionary)
+        require(len(record) == min(per_record, count - key * per_record), "strings of a record")
+        strings += record
     return {number: string for number, string in enumerate(strings) if string}
 
 
@@ -196,8 +196,8 @@ def read_dictionary(folder: Path, shape: dict[str, object]) -> dict[int, bytes]:
     wanted: dict[int, list[int]] = {}
     for number, string in strings.items():
         wanted.setdefault(xxh64(string), []).append(number)
-    found = dict(read_mapping(table, read_records(folder / "numbers.mdb", shape["numbers"])))
-    require(found == wanted, "the numbers of the hashes")
+    mapping = dict(read_mapping(table, read_records(folder / "numbers.mdb", shape["numbers"])))
+    require(mapping == wanted, "the numbers of the hashes")
     return strings
 
 

@@ -89,8 +89,8 @@ def repaired(path, right, **options):
         assert held == right
         assert rows == []
         return report, held
-    told = " ".join(report.losses)
-    if "log record" not in told and "the log:" not in told:
+    losses = " ".join(report.losses)
+    if "log record" not in losses and "the log:" not in losses:
         assert held <= right
         lost = {
             int(fingerprint, 16)
@@ -98,7 +98,7 @@ def repaired(path, right, **options):
             if what in ("fingerprint", "ids", "name")
         }
         missing = {f for f, _ in right - held}
-        unknown = re.search(r"(\d+) of \d+ fingerprints of the tables", told)
+        unknown = re.search(r"(\d+) of \d+ fingerprints of the tables", losses)
         assert len(missing - lost) <= (int(unknown[1]) if unknown else 0)
         gone = {int(fingerprint, 16) for what, fingerprint, _ in rows if what == "fingerprint"}
         assert not gone & {f for f, _ in held}

@@ -24,10 +24,13 @@ WORDS = [f"word{i}" for i in range(300)]
 def near(seed, count=ROWS):
     """Return fingerprints of which many are near another one."""
     rng = np.random.default_rng(seed)
-    some = rng.integers(0, 2**64, count // 2, dtype=np.uint64)
+    centres = rng.integers(0, 2**64, count // 2, dtype=np.uint64)
     return np.unique(
         np.concatenate(
-            [some, some ^ (np.uint64(1) << rng.integers(0, 64, len(some)).astype(np.uint64))]
+            [
+                centres,
+                centres ^ (np.uint64(1) << rng.integers(0, 64, len(centres)).astype(np.uint64)),
+            ]
         )
     )
 
@@ -146,8 +149,8 @@ def calls_in_a_child(work, call, methods, after=False):
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     assert status in (0, -signal.SIGKILL)
     with os.fdopen(reading) as pipe:
-        said = pipe.read()
-    return int(said) if said else None
+        count = pipe.read()
+    return int(count) if count else None
 
 
 RENAMES = [(Path, "replace"), (os, "link")]  # how an output and a finished part appear

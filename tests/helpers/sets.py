@@ -52,12 +52,12 @@ def make_set(kind, count=400):
 
 def queries_for(fingerprints, rng, count=24):
     """Return stored fingerprints, neighbours of them, both ends of the range, and strangers."""
-    some = rng.choice(fingerprints, count) if len(fingerprints) else EMPTY
-    near = some.copy()
+    stored = rng.choice(fingerprints, count) if len(fingerprints) else EMPTY
+    near = stored.copy()
     for _ in range(int(rng.integers(1, 9))):
         near ^= np.uint64(1) << rng.integers(0, 64, len(near), np.uint64)
     strangers = rng.integers(0, 2**64, 4, np.uint64)
-    return np.concatenate([some[: count // 3], near, np.array([0, MAX], np.uint64), strangers])
+    return np.concatenate([stored[: count // 3], near, np.array([0, MAX], np.uint64), strangers])
 
 
 def cut_batches(monkeypatch, queries, blocks):

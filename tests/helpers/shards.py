@@ -15,13 +15,13 @@ def rows_of(bits, count, seed):
     """Return numbers of a width among which many are near or equal to others."""
     rng = np.random.default_rng([bits, seed])
     centres = [int.from_bytes(rng.bytes(bits // 8), "big") for _ in range(max(count // 6, 1))]
-    found = []
+    values = []
     for _ in range(count):
         value = centres[rng.integers(len(centres))]
         for bit in rng.integers(0, bits, rng.integers(0, 4)).tolist():
             value ^= 1 << bit
-        found.append(value)
-    return found
+        values.append(value)
+    return values
 
 
 def ids_of(kind, count, seed=0):
@@ -49,9 +49,9 @@ def shards(folder, values, ids, cuts, **options):
     """Build a shard of each part of some rows, combine them, and return the sharded store."""
     folder.mkdir()
     for number, (start, end) in enumerate(pairwise([0, *cuts, len(values)])):
-        some = None if ids is None else ids[start:end]
+        part = None if ids is None else ids[start:end]
         fpstore.build(
-            folder / f"shard-{number:05d}.fps", values[start:end], some, **options
+            folder / f"shard-{number:05d}.fps", values[start:end], part, **options
         ).close()
     return fpstore.ShardedStore.combine(folder)
 
@@ -97,10 +97,10 @@ def content_of(store):
 
 def pairs_in(batches):
     """Return the pairs of ids of a job, in order."""
-    found = []
+    pairs = []
     for batch in batches:
         for columns in batch.rows_of_ids():
-            found += zip(
+            pairs += zip(
                 *(map(str, np.asarray(column).tolist()) for column in columns.values()), strict=True
             )
-    return sorted(found)
+    return sorted(pairs)

@@ -113,9 +113,9 @@ def shingles_of(text, **parameters):
     if form == "":
         return []
     size = settings["size"]
-    some = [units[i : i + size] for i in range(max(1, len(units) - size + 1))]
+    shingles = [units[i : i + size] for i in range(max(1, len(units) - size + 1))]
     stops = set(settings["stop_words"])
-    return [joint.join(shingle) for shingle in some if not stops or stops & set(shingle)]
+    return [joint.join(shingle) for shingle in shingles if not stops or stops & set(shingle)]
 
 
 def avalanche(h):

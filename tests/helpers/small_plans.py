@@ -5,7 +5,7 @@ from functools import partial
 
 from fpstore.plans import BuildSpec, DedupSpec, LshSpec, PairsSpec, Plan, ProbeSpec
 
-ASKED = {"fingerprint": "hash", "id": "url", "part_bytes": 1}
+CORPUS_OPTIONS = {"fingerprint": "hash", "id": "url", "part_bytes": 1}
 
 SIZES = ("part_bytes", "slice_rows", "star_rows")
 
@@ -31,12 +31,12 @@ def corpus_at(folder, files=2, rows=60, suffix=".csv"):
     """Write rows of fingerprints, half of them near others, to files in a folder; return it."""
     rng, made = random.Random(4), []
     for _ in range(rows):
-        found = (
+        fingerprint = (
             rng.choice(made) ^ 1 << rng.randrange(64)
             if made and rng.random() < 0.5
             else rng.randrange(1 << 64)
         )
-        made.append(found)
+        made.append(fingerprint)
     folder.mkdir(parents=True, exist_ok=True)
     for file in range(files):
         lines = [f"page {n},{made[n]:016x}\n" for n in range(file, rows, files)]
@@ -44,11 +44,16 @@ def corpus_at(folder, files=2, rows=60, suffix=".csv"):
     return folder
 
 
-def planned(root, source=None, plan="plan", output="out", **asked):
+def planned(root, source=None, plan="plan", output="out", **options):
     """Return a plan for the corpus in a folder."""
     source = root / "corpus" if source is None else source
     return plan_dedup(
-        root / plan, source, root / output, **ASKED, removed=root / "removed.csv", **asked
+        root / plan,
+        source,
+        root / output,
+        **CORPUS_OPTIONS,
+        removed=root / "removed.csv",
+        **options,
     )
 
 
@@ -61,17 +66,17 @@ def run_all(plan):
 
 def written(root, output="out"):
     """Return what the user gets, without the manifest, whose digest covers the paths."""
-    found = {path.relative_to(root): path for path in (root / output).rglob("*") if path.is_file()}
+    files = {path.relative_to(root): path for path in (root / output).rglob("*") if path.is_file()}
     if (root / "removed.csv").exists():
-        found["removed"] = root / "removed.csv"
+        files["removed"] = root / "removed.csv"
     return {
-        str(name): path.read_bytes() for name, path in found.items() if path.name != "_fpstore.json"
+        str(name): path.read_bytes() for name, path in files.items() if path.name != "_fpstore.json"
     }
 
 
-def done_at(root, **asked):
+def done_at(root, **options):
     """Make and run a plan for the corpus in a folder; return its output."""
-    plan = planned(root, **asked)
+    plan = planned(root, **options)
     run_all(plan)
     plan.remove()
-    return written(root, asked.get("output", "out"))
+    return written(root, options.get("output", "out"))

@@ -71,8 +71,8 @@ class Model:
 
     def probe_insert(self, fingerprint, item, radius, always=False):
         """Return what was near, as (distance, fingerprint), and whether the pair was inserted."""
-        found = self.near(fingerprint, radius)
-        return found, bool((always or not found) and self.add(fingerprint, item))
+        matches = self.near(fingerprint, radius)
+        return matches, bool((always or not matches) and self.add(fingerprint, item))
 
     def probe_upsert(self, fingerprint, item, radius):
         """Return what other documents are near, as (distance, fingerprint).
@@ -139,10 +139,10 @@ def content_of(store):
         for m, fingerprint in enumerate(numbers_of(store, fingerprints)):
             assert fingerprint > last
             last = fingerprint
-            some = plain[lims[m] : lims[m + 1]]
-            assert len(set(some)) == len(some) > 0
-            assert isinstance(some[0], str) or some == sorted(some)
-            content[fingerprint] = set(some)
+            part = plain[lims[m] : lims[m + 1]]
+            assert len(set(part)) == len(part) > 0
+            assert isinstance(part[0], str) or part == sorted(part)
+            content[fingerprint] = set(part)
     return content
 
 
@@ -193,7 +193,7 @@ def _answers(store, queries, ids, wide):
         "wide": [plain(store.probe(query, wide)) for query in few[:1]],
         "probe_many": [plain(part) for part in store.probe_many(queries, threads=1)],
         "scan": [plain(part) for part in store.scan(few, wide, threads=1)],
-        "some": [(plain(part), part.more) for part in store.scan(few, wide, limit=3, threads=1)],
+        "limited": [(plain(part), part.more) for part in store.scan(few, wide, limit=3, threads=1)],
         "nearest": [plain(part) for part in store.nearest_many(few, 4, threads=1)],
         "has id": [item in store.ids for item in ids],
         "id": [store.ids[item] for item in ids if item in store.ids],
@@ -221,12 +221,12 @@ def expected(model, radius, queries, ids, wide):
         "wide": [model.matches(query, wide) for query in few[:1]],
         "probe_many": [model.matches(query, radius) for query in queries],
         "scan": [model.matches(query, wide) for query in few],
-        "some": [
+        "limited": [
             (model.matches(query, wide)[:3], len(model.matches(query, wide)) > 3) for query in few
         ],
         "nearest": [model.matches(query, 2**10)[:4] for query in few],
-        "has id": [bool(found) for found in by_id],
-        "id": [found for found in by_id if found],
+        "has id": [bool(fingerprints) for fingerprints in by_id],
+        "id": [fingerprints for fingerprints in by_id if fingerprints],
         "find": by_id,
     }
 

@@ -7,7 +7,7 @@ import itertools
 
 import numpy as np
 import pytest
-from column_sets import as_given, bits_to_words, make_set
+from column_sets import bits_to_words, kernel_rows, make_set
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 from speeds import SOME_WIDTHS, slow
@@ -108,7 +108,7 @@ def test_clusters_are_the_connected_components(tmp_path, monkeypatch, width, sha
         bits = SHAPES[shape](width, radius, rng)
         # and documents with the fingerprint of another one
         bits = np.concatenate([bits, bits[::17]])
-        rows = Width(width).to_array(as_given(bits_to_words(bits)))
+        rows = Width(width).to_array(kernel_rows(bits_to_words(bits)))
         wanted = components(bits, radius)
         assert wanted
         with fpstore.build(tmp_path / f"s{radius}", rows, width=width, radius=1) as store:
@@ -153,7 +153,7 @@ def test_large_buckets_are_linked_group_by_group(monkeypatch, width):
         )
         flips[: count // 3] *= rng.random((count // 3, 1)) < 0.5
         bits = np.unique(centres ^ flips, axis=0)
-        rows = as_given(bits_to_words(bits))
+        rows = kernel_rows(bits_to_words(bits))
         monkeypatch.setattr(joining, "BATCH_PAIRS", room)
         assert sum(
             len(part.a) for part in pairs_within(rows, scan_design(1, width), linked=True)

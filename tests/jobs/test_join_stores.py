@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from column_sets import KINDS, as_given, make_set
+from column_sets import KINDS, kernel_rows, make_set
 from commandline import TEXT, TEXT_AND_ID, failure, fine, run
 from inputs import json_lines
 from speeds import crossed, slow
@@ -64,7 +64,7 @@ def way(request, monkeypatch):
 )
 def test_pairs_of_a_store_and_fingerprints(tmp_path, width, kind, way):
     rng = np.random.default_rng([width, len(kind)])
-    rows = as_given(make_set(kind, width, 500, rng))
+    rows = kernel_rows(make_set(kind, width, 500, rng))
     values, size = Width(width).numbers(rows), Width(width)
     stored = [(value, f"s{n}") for n, value in enumerate(values) if n % 3]
     others = [(value, f"o{n}") for n, value in enumerate(values) if n % 3 == 0 or n % 7 == 0]

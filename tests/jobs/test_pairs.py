@@ -5,7 +5,7 @@ Every width, radius and design of a join, in small and large steps.
 
 import numpy as np
 import pytest
-from column_sets import KINDS, as_given, make_set
+from column_sets import KINDS, kernel_rows, make_set
 from forks import forked
 from isas import ISAS
 from near_pairs import brute, wanted_pairs, wanted_sets
@@ -51,7 +51,7 @@ def some_designs(count, radius, width, bits=None):
 @pytest.mark.parametrize("width", SOME_WIDTHS)
 def test_pairs_and_sets(width, kind):
     rng = np.random.default_rng([width, len(kind)])
-    rows = as_given(make_set(kind, width, 400, rng))
+    rows = kernel_rows(make_set(kind, width, 400, rng))
     distances = brute(rows)
     radii = (0, 1, 3, 4, 7, 12, lookup_radius(width) + 1)
     # each with each width, and with each kind
@@ -88,7 +88,7 @@ def found_between(rows, others, design, threads=1, memory=1 << 40):
 @pytest.mark.parametrize("width", SOME_WIDTHS)
 def test_pairs_of_two_sets(width, kind, part):
     rng = np.random.default_rng([width, len(kind), 2, part])
-    all_rows = as_given(make_set(kind, width, 500, rng))
+    all_rows = kernel_rows(make_set(kind, width, 500, rng))
     some = rng.random(len(all_rows)) < 0.4
     places = np.arange(len(all_rows))
     none, one = places[:0], places[:1]
@@ -148,7 +148,9 @@ def test_large_buckets(monkeypatch, isa, radius):
 @pytest.mark.parametrize("width", SOME_WIDTHS)
 def test_few_rows(width):
     for count in (0, 1, 2, 3, 31, 32, 33, 64, 65):
-        rows = as_given(make_set("clustered", width, count, np.random.default_rng([width, count])))
+        rows = kernel_rows(
+            make_set("clustered", width, count, np.random.default_rng([width, count]))
+        )
         distances = brute(rows)
         for radius in (0, 3, width):
             design = plan_join(len(rows), radius, width)
@@ -160,7 +162,7 @@ def test_few_rows(width):
 @pytest.mark.parametrize("radius", [slow(0), 2, slow(5), 9])
 def test_small_steps_and_threads(monkeypatch, radius):
     """A join goes on where it ran out of room, in every loop; threads find the same."""
-    rows = as_given(make_set("clustered", 64, 1500, np.random.default_rng(radius)))
+    rows = kernel_rows(make_set("clustered", 64, 1500, np.random.default_rng(radius)))
     distances = brute(rows)
     monkeypatch.setattr(joining, "BATCH_PAIRS", 1)
     monkeypatch.setattr(joining, "LEAST_ROWS", 100)

@@ -9,9 +9,9 @@ import pytest
 from column_sets import (
     KINDS,
     Built,
-    as_given,
     brute,
     even_thresholds,
+    kernel_rows,
     make_queries,
     make_set,
     matches,
@@ -68,15 +68,15 @@ def test_probes_find_what_brute_force_finds(tmp_path, isa, design, kind, count):
     for radius in radii(*design):
         queries = make_queries(words, width, 70, radius, rng)
         right = brute(words, queries, radius)
-        even = built.probe(as_given(queries), radius, even_thresholds(radius, tables))
+        even = built.probe(kernel_rows(queries), radius, even_thresholds(radius, tables))
         assert matches(even) == right
         chosen = random_thresholds(radius, tables, rng)
         if max(chosen) <= 3:
-            assert matches(built.probe(as_given(queries), radius, chosen)) == right
-        assert matches(built.probe(as_given(queries), radius)) == right
+            assert matches(built.probe(kernel_rows(queries), radius, chosen)) == right
+        assert matches(built.probe(kernel_rows(queries), radius)) == right
         for i in range(3):
             assert matches(
-                built.probe(as_given(queries[i : i + 1]), radius, None if i % 2 else chosen)
+                built.probe(kernel_rows(queries[i : i + 1]), radius, None if i % 2 else chosen)
             ) == [right[i]]
 
 
@@ -90,7 +90,7 @@ def test_many_queries_are_answered_in_their_own_order(tmp_path, width, count):
     queries = rng.permutation(make_queries(words, width, count, 4, rng))
     queries[count // 2 :] = queries[: count - count // 2]
     for thresholds in (even_thresholds(4, 4), None):
-        found = matches(built.probe(as_given(queries), 4, thresholds))
+        found = matches(built.probe(kernel_rows(queries), 4, thresholds))
         assert found == brute(words, queries, 4)
         assert sum(map(bool, found)) > count // 4
 
@@ -105,8 +105,8 @@ def test_more_queries_than_go_through_a_table_at_once(tmp_path, width, chosen):
     queries = make_queries(words, width, 1000, 2, rng)
     count = (1 << 20) + 1500
     thresholds = None if chosen else even_thresholds(2, 4)
-    lims, rows, distances, _ = built.probe(as_given(queries), 2, thresholds)
-    found = built.probe(as_given(np.resize(queries, (count, queries.shape[1]))), 2, thresholds)
+    lims, rows, distances, _ = built.probe(kernel_rows(queries), 2, thresholds)
+    found = built.probe(kernel_rows(np.resize(queries, (count, queries.shape[1]))), 2, thresholds)
     sizes = np.resize(np.diff(lims), count)
     assert np.array_equal(np.diff(found[0]), sizes)
     assert np.array_equal(found[1], np.resize(rows, (len(found[1]), *rows.shape[1:])))
@@ -124,10 +124,10 @@ def test_every_radius_up_to_the_width(tmp_path, width, tables):
     for radius in [*range(0, width, 11), width - 1, width, width + 5]:
         right = brute(words, queries, radius)
         assert (
-            matches(built.probe(as_given(queries), radius, even_thresholds(radius, tables)))
+            matches(built.probe(kernel_rows(queries), radius, even_thresholds(radius, tables)))
             == right
         )
-        assert matches(built.probe(as_given(queries), radius)) == right
+        assert matches(built.probe(kernel_rows(queries), radius)) == right
 
 
 @pytest.mark.sampled(7)
@@ -143,10 +143,10 @@ def test_scans_locating_and_decoding(tmp_path, isa, width):
         for reader in readers:
             table = reader.kernel
             queries = make_queries(words, width, 40, 6, rng)
-            assert matches(table.scan(as_given(queries), 6, 0, table.block_count)) == brute(
+            assert matches(table.scan(kernel_rows(queries), 6, 0, table.block_count)) == brute(
                 words, queries, 6
             )
-            blocks, ranks = table.locate(as_given(np.concatenate([words, queries])))
+            blocks, ranks = table.locate(kernel_rows(np.concatenate([words, queries])))
             entries, counts, end = table.decode(0, table.block_count, 128 * table.block_count)
             assert (counts.sum(), end) == (len(words), table.block_count)
             if not built.rows:
@@ -156,7 +156,7 @@ def test_scans_locating_and_decoding(tmp_path, isa, width):
             entries = entries.reshape(words.shape)
             part = table.block_count // 3
             rest = entries[part * 128 :]
-            assert matches(table.scan(as_given(queries), 6, part, table.block_count)) == brute(
+            assert matches(table.scan(kernel_rows(queries), 6, part, table.block_count)) == brute(
                 rest, queries, 6
             )
             assert (entries[(blocks * 128 + ranks)[: len(words)].astype(np.int64)] == words).all()
@@ -174,35 +174,35 @@ def test_scans_locating_and_decoding(tmp_path, isa, width):
 def test_blocks_of_entries(tmp_path, width):
     rng = np.random.default_rng(width)
     words = make_set("uniform", width, 1000, rng)
-    digest = _kernel.digest(as_given(words))
+    digest = _kernel.digest(kernel_rows(words))
     if width == 64:
         layout = column_sets.ColumnLayout(
             column_sets.KIND_COPIES, 64, len(words), digest, bytes(range(64))
         )
     else:
         layout = column_sets.rows_layout(width, len(words), digest)
-    reader = column_sets.ColumnTable(column_sets.write(tmp_path / "t", layout, as_given(words)))
+    reader = column_sets.ColumnTable(column_sets.write(tmp_path / "t", layout, kernel_rows(words)))
     table = reader.kernel
     number = np.arange(len(words))
-    blocks, ranks = table.locate(as_given(words))
+    blocks, ranks = table.locate(kernel_rows(words))
     assert (blocks == number // 128).all()
     assert (ranks == number % 128).all()
     assert table.block_count == 8
     last = np.minimum(np.arange(1, 9) * 128, len(words)) - 1
-    assert (table.keys_of(np.arange(8, dtype=np.uint64)) == as_given(words)[last]).all()
-    assert (reader.block_keys == as_given(words)[last]).all()
-    assert (reader.sample_keys(3) == as_given(words)[last[::3]]).all()
-    assert (reader.sample_keys(70) == as_given(words)[last[:1]]).all()
+    assert (table.keys_of(np.arange(8, dtype=np.uint64)) == kernel_rows(words)[last]).all()
+    assert (reader.block_keys == kernel_rows(words)[last]).all()
+    assert (reader.sample_keys(3) == kernel_rows(words)[last[::3]]).all()
+    assert (reader.sample_keys(70) == kernel_rows(words)[last[:1]]).all()
     places = rng.integers(0, len(words), 50)
     found = table.entries_at(
         (places // 128).astype(np.uint64), (places % 128).astype(np.uint32), "ids"
     )
-    assert (found == as_given(words)[places]).all()
+    assert (found == kernel_rows(words)[places]).all()
     for block in range(8):
         entries, counts, end = table.decode(block, 8, 200)
-        assert (entries == as_given(words)[128 * block :][:128]).all()
+        assert (entries == kernel_rows(words)[128 * block :][:128]).all()
         assert (counts.tolist(), end) == ([len(entries)], block + 1)
-    assert (reader.decode(5, len(words)) == as_given(words)[5:]).all()
+    assert (reader.decode(5, len(words)) == kernel_rows(words)[5:]).all()
     with pytest.raises(IndexError):
         table.decode(0, 9, 1)
     with pytest.raises(IndexError):
@@ -219,7 +219,7 @@ def test_balanced_thresholds_meet_fewer_entries(tmp_path):
     words = np.unique(words, axis=0)
     built = Built.__new__(Built)
     column_sets.Built.__init__(built, tmp_path, words, 64, 4, 14, _Unshuffled())
-    queries = as_given(make_queries(words, 64, 50, 6, rng))
+    queries = kernel_rows(make_queries(words, 64, 50, 6, rng))
     even, chosen = (
         built.probe(queries, 6, thresholds) for thresholds in (even_thresholds(6, 4), None)
     )
@@ -238,7 +238,7 @@ def test_a_limit_of_matches(tmp_path):
     rng = np.random.default_rng(8)
     words = make_set("clustered", 128, 500, rng)
     built = Built(tmp_path, words, 128, 4, 9, rng)
-    queries = as_given(words[:20])
+    queries = kernel_rows(words[:20])
     count = len(built.probe(queries, 8, [2, 2, 1, 0])[2])
     assert count > 20
     assert built.probe(queries, 8, [2, 2, 1, 0], most=count - 1) is None

@@ -140,7 +140,7 @@ def insert_slowly(
         near = [(fp, (fp ^ query).bit_count()) for fp in model.content if fp not in model.base]
         near = sorted((m for m in near if m[1] <= radius), key=lambda m: m[::-1])
         wanted = matched != 2 and (always or (matched == 0 and not near))
-        wanted = wanted and model.said.get((query, item)) is not True
+        wanted = wanted and model.present.get((query, item)) is not True
         if wanted:
             model.change(ADD, query, item)
         found.append(near)

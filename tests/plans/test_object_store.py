@@ -18,7 +18,7 @@ from urllib.request import Request, urlopen
 import pytest
 from commandline import failure, fine
 from pyarrow import fs
-from small_plans import ASKED, corpus_at, done_at, plan_dedup
+from small_plans import CORPUS_OPTIONS, corpus_at, done_at, plan_dedup
 from speeds import slow
 
 import fpstore
@@ -107,7 +107,12 @@ def objects(system, name):
 def planned(name, **asked):
     top = f"s3://{name}/{FOLDER}"
     return plan_dedup(
-        f"{top}/plan", f"{top}/corpus", f"{top}/out", **ASKED, removed=f"{top}/removed.csv", **asked
+        f"{top}/plan",
+        f"{top}/corpus",
+        f"{top}/out",
+        **CORPUS_OPTIONS,
+        removed=f"{top}/removed.csv",
+        **asked,
     )
 
 
@@ -216,7 +221,7 @@ def test_outputs_in_inputs_or_plans(corpus, output):
     with pytest.raises(
         fpstore.InputError, match=r"is in .*(the next run would read it|folder of the plan)"
     ):
-        plan_dedup(f"{top}/plan", f"{top}/corpus", f"{top}/{output}", **ASKED)
+        plan_dedup(f"{top}/plan", f"{top}/corpus", f"{top}/{output}", **CORPUS_OPTIONS)
     assert objects(system, name) == before
 
 
@@ -249,12 +254,12 @@ def test_a_bucket_that_is_missing(server, monkeypatch, tmp_path):
     with pytest.raises(
         fpstore.InputError, match=r"^s3://missing/x: no \.parquet, .* in this folder"
     ):
-        plan_dedup(tmp_path / "plan", "s3://missing/x", tmp_path / "out", **ASKED)
+        plan_dedup(tmp_path / "plan", "s3://missing/x", tmp_path / "out", **CORPUS_OPTIONS)
     with pytest.raises(
         fpstore.StorageError,
         match=r"^s3://missing/plan/plan\.json: .*NO_SUCH_BUCKET.*bucket does not exist",
     ):
-        plan_dedup("s3://missing/plan", source, tmp_path / "out", **ASKED)
+        plan_dedup("s3://missing/plan", source, tmp_path / "out", **CORPUS_OPTIONS)
     with pytest.raises(fpstore.StoreNotFoundError, match=r"^s3://missing/plan: has no plan\.json"):
         open_plan("s3://missing/plan")
 

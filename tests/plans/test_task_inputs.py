@@ -15,7 +15,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from small_plans import (
-    ASKED,
+    CORPUS_OPTIONS,
     corpus_at,
     done_at,
     plan_build,
@@ -199,7 +199,7 @@ def test_relative_paths_and_two_folders(root, monkeypatch):
     """A plan has absolute paths: tasks run in any folder."""
     shutil.copytree(root / "corpus", root / "second")
     monkeypatch.chdir(root)
-    plan = plan_dedup("plan", ["corpus", "second"], "out", **ASKED)
+    plan = plan_dedup("plan", ["corpus", "second"], "out", **CORPUS_OPTIONS)
     monkeypatch.chdir("/")
     assert run_all(open_plan(root / "plan"))["documents"] == 40
     assert sorted(written(root)) == [

@@ -13,10 +13,10 @@ import pytest
 import reference_columns as reference
 from column_sets import (
     Built,
-    as_given,
     brute,
     deal,
     even_thresholds,
+    kernel_rows,
     keys_of,
     make_queries,
     make_set,
@@ -68,7 +68,7 @@ def referred(layout):
 def test_the_writer_writes_what_the_format_page_says(tmp_path, width, tables, bucket_bits, count):
     rng = np.random.default_rng(count)
     words = make_set("clustered", width, count, rng)
-    digest = _kernel.digest(as_given(words))
+    digest = _kernel.digest(kernel_rows(words))
     layouts = [
         ColumnLayout(
             KIND_REFERENCES if width > 64 else KIND_COPIES,
@@ -88,7 +88,7 @@ def test_the_writer_writes_what_the_format_page_says(tmp_path, width, tables, bu
         layouts.append(rows_layout(width, len(words), digest, bucket_bits))
     for layout in layouts:
         entries = (
-            as_given(words)
+            kernel_rows(words)
             if layout.kind == KIND_ROWS
             else keys_of(words, layout.permutation, bucket_bits, width)
         )
@@ -100,11 +100,11 @@ def test_large_sections_are_written_page_by_page(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     words = make_set("uniform", 64, 30_000, rng)
     layout = ColumnLayout(
-        KIND_COPIES, 64, len(words), _kernel.digest(as_given(words)), bytes(range(64))
+        KIND_COPIES, 64, len(words), _kernel.digest(kernel_rows(words)), bytes(range(64))
     )
     for size in (1, 4096, 10_000, 1 << 30):
         monkeypatch.setattr(column_table, "SECTION_BYTES", size)
-        path = write(tmp_path / str(size), layout, as_given(words), pieces=37)
+        path = write(tmp_path / str(size), layout, kernel_rows(words), pieces=37)
         assert path.read_bytes() == (tmp_path / "1").read_bytes()
     ColumnTable(path).verify()
 
@@ -119,7 +119,7 @@ def test_counters_are_those_of_the_conditions(tmp_path):
         )
         for i, r in enumerate(built.readers)
     ]
-    for query in as_given(make_queries(words, 64, 20, 8, rng)).tolist():
+    for query in kernel_rows(make_queries(words, 64, 20, 8, rng)).tolist():
         result = built.probe(np.array([query], np.uint64), 8, [2, 1, -1, 2, 0])
         met = reference.probe(layouts, [2, 1, -1, 2, 0], numbers(words, 64), query)
         assert result[3][2] == sum(map(len, met))
@@ -175,7 +175,7 @@ def built_files(folder, width, count=600):
     words = make_set("clustered", width, count, rng)
     built = Built(folder, words, width, 4, 8, rng)
     queries = make_queries(words, width, 30, 6, rng)
-    return built, as_given(queries), brute(words, queries, 6)
+    return built, kernel_rows(queries), brute(words, queries, 6)
 
 
 def open_again(built):

@@ -29,7 +29,7 @@ def pictures(width):
 
     Half of the bits are ones, and neighbours are alike.
     """
-    return column_sets.as_given(
+    return column_sets.kernel_rows(
         column_sets.make_set("balanced", width, COUNT, np.random.default_rng(8))
     )
 
@@ -103,7 +103,7 @@ def test_a_dealt_store_answers_as_brute_force_does(tmp_path, width, name, radius
     rows = pictures(width)
     rng = np.random.default_rng(4)
     words = rows.reshape(len(rows), -1)
-    queries = column_sets.as_given(column_sets.make_queries(words, width, 30, radius, rng))
+    queries = column_sets.kernel_rows(column_sets.make_queries(words, width, 30, radius, rng))
     with fpstore.build(
         tmp_path / "s", Width(width).to_array(rows), width=width, radius=radius, design=name
     ) as store:

@@ -40,7 +40,13 @@ def remove_tree(folder: Path) -> None:
     import shutil  # imports all the archive modules
 
     if folder.is_dir() and not folder.is_symlink():
-        shutil.rmtree(folder, ignore_errors=True)
+        try:
+            shutil.rmtree(folder, ignore_errors=True)
+        except OSError as error:
+            # After an interrupt, rmtree may close a descriptor twice, and that error hides it.
+            if isinstance(error.__context__, KeyboardInterrupt):
+                raise error.__context__ from None
+            raise
     else:
         with suppress(OSError):
             folder.unlink()

@@ -3,6 +3,8 @@
 It is raised, nothing is left behind, and a rerun works.
 """
 
+import os
+
 import numpy as np
 import pytest
 from building import run_python
@@ -163,3 +165,20 @@ def test_a_sink_that_nobody_has_got_leaves_no_file(tmp_path):
     assert len(list(tmp_path.iterdir())) == 1
     del writer
     assert list(tmp_path.iterdir()) == []
+
+
+def test_interrupts_in_a_removal_are_raised_as_interrupts(tmp_path, monkeypatch):
+    """The removal of a tree closed a descriptor twice, and raised that error in their place."""
+    from fpstore.disk.folders import remove_tree
+
+    (tmp_path / "kept" / "results").mkdir(parents=True)
+    close = os.close
+
+    def interrupted(descriptor):
+        monkeypatch.undo()
+        close(descriptor)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "close", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        remove_tree(tmp_path / "kept")

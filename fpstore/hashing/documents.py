@@ -16,7 +16,7 @@ import numpy as np
 
 from fpstore.base.aliases import Flags, Progress
 from fpstore.base.arguments import check_flag, check_path, check_whole, is_iterable, printable
-from fpstore.base.keywords import keyword
+from fpstore.base.keywords import accepts, keyword
 from fpstore.base.strings import StringColumn
 from fpstore.base.threads import cached_property
 from fpstore.disk.folders import new_folder
@@ -163,7 +163,15 @@ class Walk:
         if Path(inner_name(file.path)).suffix.lower() in ROW_SUFFIXES and (
             file.is_explicit or self._suffixes is None
         ):
-            advice = f"name the column of texts with {keyword('text')}, or read fingerprints"
+            fingerprints = (
+                f"leave {keyword('text', True)} out"
+                if accepts("text", True)
+                else f"give {keyword('fingerprints', True)}"
+            )
+            advice = (
+                f"name the column of texts with {keyword('text')}; if it holds fingerprints, "
+                f"{fingerprints}"
+            )
             raise _refusal(file, "rows", f"holds rows, not one text: {advice}")
         try:
             with file.path.open("rb") as stream:

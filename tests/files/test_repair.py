@@ -270,6 +270,7 @@ def test_ids_of_a_damaged_record_are_lost_and_no_others(tmp_path):
     assert (
         f"{len(block)} fingerprints with no id left, and so not in the new store" in report.losses
     )
+    assert any(re.search(r"^recovered \d+ of \d+ id records$", action) for action in report.actions)
     rows = lost_rows(report)
     assert {int(f, 16) for what, f, _ in rows if what == "fingerprint"} == block
     assert {i for what, _, i in rows if what == "id"} == {i for f, i in right if f in block}

@@ -4,6 +4,7 @@ Real files and folders as documents, and as a reader of fingerprints.
 """
 
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -222,6 +223,16 @@ def test_the_reader_tells_of_skipped_and_empty_files(tree):
         InputError, match=r"corpus/a0\.txt: no text to make a fingerprint of; left out: 1 \(blank\)"
     ):
         list(DocumentReader("corpus/a0.txt", SimHash()))
+
+
+@pytest.mark.parametrize(("count", "names"), [(3, "1, 2, 3"), (5, "1, 2, 3 and 2 more")])
+def test_messages_name_three_of_many_files(tmp_path, monkeypatch, count, names):
+    monkeypatch.chdir(tmp_path)
+    paths = [Path(str(number + 1)) for number in range(count)]
+    for path in paths:
+        path.write_text(" ")
+    with pytest.raises(InputError, match=rf"^{names}: no text to make a fingerprint of"):
+        list(DocumentReader(paths, SimHash()))
 
 
 def test_long_texts_are_hashed_few_at_a_time(tree, monkeypatch):

@@ -106,6 +106,14 @@ def test_probes_come_again_where_a_band_has_few_values(hasher, values):
         assert (band[values:] == band[0]).all()
 
 
+def test_probes_of_more_values_than_a_hasher_has_are_refused():
+    hasher = PStable(dimension=3, radius=1)
+    rows = hasher.most_values // 2
+    assert hasher.probes([1, 2, 3], 2, rows, 1).shape == (2, 1, rows)
+    with pytest.raises(InputError, match=rf"bands \* rows .*, got {4 * rows}$"):
+        hasher.probes([1, 2, 3], 4, rows, 1)
+
+
 def test_the_probing_sequence_is_that_of_all_sets_sorted():
     scores = np.sort(RANDOM.random((4, 1)), axis=0) + np.array([[0.0, 2.0]])
     found = probing_sequence(scores, 81)

@@ -207,9 +207,8 @@ def decontaminate(args: Arguments) -> None:
             )
     if bounds == Bounds() and (common := result.hits.without_rare_ngrams(COMMON)):
         args.note(
-            f"{counted(common, 'row')} with hits, but only by n-grams that more than {COMMON} "
-            "rows have, such as licences: "
-            f"--ignore-common {COMMON} or --min-share leaves them out"
+            f"{counted(common, 'row')} hit only by n-grams that more than {COMMON} rows have, such "
+            f"as licences: --ignore-common {COMMON} or --min-share 0.5 keeps most of them"
         )
     args.result(summary)
     if not (args.as_json or args.quiet):

@@ -61,7 +61,7 @@ def resuming(
         yield None
         return
     shown = printable(folder)
-    advice = f"; what was done is in {shown}: the same command goes on with it"
+    advice = f"; what was finished is in {shown}: the same command goes on with it"
     with (
         advice_on_interrupt(lambda: advice if folder.exists() else ""),
         Checkpoint(folder.absolute(), identity()) as checkpoint,

@@ -218,7 +218,7 @@ def test_rows_with_common_ngrams_alone_are_noted(tmp_path, monkeypatch):
     given = ["decontaminate", "c.jsonl", "b.jsonl", "--text-field", "t", "--ngram", 2]
     assert 0 < alone < sum(map(bool, shared))
     assert (
-        f"fpstore: {alone} rows with hits, but only by n-grams that more than 10 rows have"
+        f"fpstore: {alone} rows hit only by n-grams that more than 10 rows have"
         in run(*given).stderr
     )
     left = run(*given, "--ignore-common", 10, "--json")

@@ -295,10 +295,8 @@ def test_an_interrupt_says_how_to_go_on(job_folder, monkeypatch):
         result = run(*command("pairs", "p"), "--resume")
         return f"{result.exit_code} {result.stderr}"
 
-    said = (
-        "fpstore: interrupted; what was done is in p.tsv.resume: the same command goes on with it\n"
-    )
-    assert forked(interrupted) == f"130 {said}"
+    kept = "what was finished is in p.tsv.resume: the same command goes on with it"
+    assert forked(interrupted) == f"130 fpstore: interrupted; {kept}\n"
 
 
 def test_no_text_of_a_finished_part_is_hashed_again(job_folder, monkeypatch):

@@ -35,7 +35,7 @@ from fpstore.errors import (
     ReadOnlyError,
     counted,
 )
-from fpstore.io.check import check_fingerprint, check_fingerprints, check_id, check_ids, is_one
+from fpstore.io.check import check_fingerprint, check_fingerprints, check_id, check_rows, is_one
 from fpstore.query.ids import Ids, SnapshotIds, checked_ids, fingerprints_of, is_one_id
 from fpstore.query.matches import MatchedIds, Matches, MatchList
 from fpstore.query.snapshot import Snapshot
@@ -289,14 +289,6 @@ class Store(Generic[Id]):
     def _fingerprint(self, fingerprint: Any) -> int:
         return self._width.to_number(check_fingerprint(fingerprint, self._width))
 
-    def _rows(self, fingerprints: Any, ids: Any) -> tuple[Words, Words | list[str] | None]:
-        if is_one(fingerprints, self._width):
-            rows = row_of_number(self._fingerprint(fingerprints), self._width.words)
-            ids = None if ids is None else [check_id(ids)]
-        else:
-            rows = check_fingerprints(fingerprints, self._width)
-        return rows, None if ids is None else check_ids(ids, len(rows))
-
     def _outer_matches(self, matches: MatchList) -> MatchList[Id]:
         if self._same_numbers:
             return matches
@@ -452,7 +444,7 @@ class Store(Generic[Id]):
         >>> [(m.fingerprint, m.distance) for m in store.nearest(0b1111, 2)]
         [(11, 1), (8, 3)]
         """
-        row = row_of_number(self._fingerprint(fingerprint), self._width.words)
+        row = self._width.row(check_fingerprint(fingerprint, self._width))
         return next(iter(self._nearest(row, count, max_radius, 1)))
 
     def nearest_many(
@@ -750,7 +742,7 @@ class Store(Generic[Id]):
         [Match(fingerprint=7, distance=1, ids=['a']), Match(fingerprint=11, distance=1, ids=['b'])]
         """
         writer = self.writer()
-        rows, row_ids = self._rows(fingerprints, ids)
+        rows, row_ids = check_rows(fingerprints, ids, self._width)
         return writer.insert(rows, row_ids, sync)
 
     def upsert(self, fingerprints: Any, ids: Any, *, sync: str | None = None) -> int:
@@ -789,7 +781,7 @@ class Store(Generic[Id]):
             raise InputError("upsert needs an id for each row")
         if is_one(fingerprints, self._width):
             return writer.upsert_one(self._fingerprint(fingerprints), check_id(ids), sync)
-        rows, row_ids = self._rows(fingerprints, ids)
+        rows, row_ids = check_rows(fingerprints, ids, self._width)
         assert row_ids is not None
         return writer.upsert(rows, row_ids, sync)
 
@@ -910,7 +902,7 @@ class Store(Generic[Id]):
             after the last row.
         """
         writer = self.writer()
-        rows, row_ids = self._rows(fingerprints, ids)
+        rows, row_ids = check_rows(fingerprints, ids, self._width)
         radius = self._checked_radius(radius, self.snapshot())
         always = check_flag(always, "always")
         snapshot, columns, inserted = writer.probe_insert(
@@ -971,7 +963,7 @@ class Store(Generic[Id]):
         writer = self.writer()
         if ids is None:
             raise InputError("probe_upsert_many needs an id for each row")
-        rows, row_ids = self._rows(fingerprints, ids)
+        rows, row_ids = check_rows(fingerprints, ids, self._width)
         assert row_ids is not None
         radius = self._checked_radius(radius, self.snapshot())
         decisions = writer.probe_upsert(rows, row_ids, radius, parse_threads(threads), sync)
@@ -1020,8 +1012,8 @@ class Store(Generic[Id]):
         if fingerprints is None:
             return writer.delete_ids(checked_ids([ids] if is_one_id(ids) else ids), sync)
         if ids is None:
-            return writer.delete_fingerprints(self._rows(fingerprints, None)[0], sync)
-        return writer.delete_pairs(*self._rows(fingerprints, ids), sync)
+            return writer.delete_fingerprints(check_rows(fingerprints, None, self._width)[0], sync)
+        return writer.delete_pairs(*check_rows(fingerprints, ids, self._width), sync)
 
     def flush(self) -> None:
         """Make the changes of ``sync="batch"`` and ``"none"`` durable and visible to all processes.

@@ -199,6 +199,20 @@ def check_fingerprints(values: object, width: Width = WIDTH_64) -> Words:
     return rows_of_array(array, width)
 
 
+def check_rows(
+    fingerprints: object, ids: object, width: Width
+) -> tuple[Words, Words | list[str] | None]:
+    """Return a caller's fingerprints and ids, one of each or many, as rows and an array or list.
+
+    Without ids None. InputError if there are not as many of them as of fingerprints.
+    """
+    if is_one(fingerprints, width):
+        row = width.row(check_fingerprint(fingerprints, width))
+        return row, None if ids is None else check_ids([check_id(ids)], 1)
+    rows = check_fingerprints(fingerprints, width)
+    return rows, None if ids is None else check_ids(ids, len(rows))
+
+
 def rows_of_array(
     array: npt.NDArray[Any], width: Width, first: int = 0, signed: bool = False
 ) -> Words:

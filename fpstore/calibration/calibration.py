@@ -7,33 +7,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from fpstore.base.aliases import Progress
-from fpstore.base.arguments import (
-    check_progress,
-)
+from fpstore.base.arguments import check_progress
 from fpstore.base.keywords import keyword
 from fpstore.base.resources import Resources, parse_threads
-from fpstore.calibration.measures import Evidence, Measurement, Rate, hash_items
+from fpstore.calibration.measures import Measurement, Rate, RemovalRates, Sample
 from fpstore.calibration.pictures import read_pictures
 from fpstore.calibration.settings import COPIES, GROUP, MOST_WRONG, SAMPLE, Options
-from fpstore.calibration.texts import (
-    WORDS,
-    Removal,
-    changed_copies,
-    read_documents,
-    shingle_sets,
-)
+from fpstore.calibration.texts import read_texts
 from fpstore.errors import InputError
 from fpstore.hashing import Fingerprinter
-from fpstore.hashing.base import Hashed
 from fpstore.hashing.corpora import corpus_paths, open_corpus
 from fpstore.hashing.documents import Notice, Walk
 from fpstore.hashing.minhash import MinHash, least_jaccard
 from fpstore.hashing.page_text import check_extractor
-from fpstore.io.source import Projection, RowSource
+from fpstore.io.source import Projection
 from fpstore.jobs.dedup_job import DEDUP_METHOD
 from fpstore.jobs.row_spec import with_columns
-
-FALSE_PAIRS = 0.01  # pairs of strangers within a radius, for each document
 
 
 @dataclass(frozen=True)
@@ -46,19 +35,19 @@ class Suggestion:
         The setting, and the distances of copies from their originals and of strangers.
     radius : int or None
         None if strangers are within every radius.
+    fits : bool
+        Whether there is a radius, and few enough documents are removed wrongly.
     removed : Rate or None
         The share of the grouped documents that `dedup` removes; None for pictures.
     wrong : Rate or None
         The share of the removed documents that are unlike the kept ones; None for pictures.
-    fits : bool
-        Whether there is a radius, and few enough documents are removed wrongly.
     """
 
     measured: Measurement
     radius: int | None
+    fits: bool
     removed: Rate | None = None
     wrong: Rate | None = None
-    fits: bool = False
 
     @property
     def recall(self) -> Rate:
@@ -80,27 +69,18 @@ class Suggestion:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the suggestion as JSON values."""
-        setting = self.measured.setting
-        rates = {
-            name: None
-            if rate is None
-            else {"count": rate.count, "total": rate.total, "interval": rate.interval}
-            for name, rate in (
-                ("recall", self.recall),
-                ("strangers", self.strangers),
-                ("removed", self.removed),
-                ("wrong", self.wrong),
-            )
-        }
-        kinds = {**self.measured.copies, "strangers": self.measured.strangers}
+        measured, setting = self.measured, self.measured.setting
+        names = ("recall", "strangers", "removed", "wrong")
+        rates: list[Rate | None] = [getattr(self, name) for name in names]
+        kinds = {**measured.copies, "strangers": measured.strangers}
         return {
             "setting": setting.name,
             "fingerprinter": setting.fingerprinter.describe(),
-            "width": self.measured.width,
+            "width": measured.width,
             "radius": self.radius,
             "threshold": self.threshold,
             "fits": self.fits,
-            **rates,
+            **{name: rate and rate.to_dict() for name, rate in zip(names, rates, strict=True)},
             "by_distance": {name: distances.counts.tolist() for name, distances in kinds.items()},
             "no_fingerprint": {name: distances.missed for name, distances in kinds.items()},
         }
@@ -112,39 +92,33 @@ class Calibration:
 
     Attributes
     ----------
-    items : {"documents", "pictures"}
-    documents, empty : int
-        The documents of the corpus with and without a text; for pictures, all pictures, and the
-        blank ones of the sample.
-    grouped : int or None
-        The documents that are grouped as by `dedup`; None for pictures.
-    evidence : Evidence
-        The originals and their changed copies.
-    most_wrong, group
+    sample : Sample
+        The documents or pictures, and their changed copies.
+    options : Options
         The arguments of :func:`calibrate`.
     suggestions : list of Suggestion
         One for each setting, the best first.
     """
 
-    items: str
-    documents: int
-    empty: int
-    grouped: int | None
-    evidence: Evidence
-    most_wrong: float
-    group: str
+    sample: Sample
+    options: Options
     suggestions: list[Suggestion]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the calibration as JSON values, as ``fpstore calibrate --json`` prints it."""
-        text_fields = {"grouped": self.grouped, "most_wrong": self.most_wrong, "group": self.group}
+        sample, options = self.sample, self.options
+        text_fields = {
+            "grouped": sample.grouped,
+            "most_wrong": options.most_wrong,
+            "group": options.group,
+        }
         return {
-            "items": self.items,
-            "documents": self.documents,
-            "empty": self.empty,
-            "originals": self.evidence.originals,
-            "left_out": self.evidence.alike,
-            **({} if self.grouped is None else text_fields),
+            "items": options.items,
+            "documents": sample.documents,
+            "empty": sample.empty,
+            "originals": len(sample.strangers),
+            "left_out": sample.alike,
+            **({} if options.images else text_fields),
             "settings": [suggestion.to_dict() for suggestion in self.suggestions],
         }
 
@@ -195,8 +169,7 @@ def calibrate(
         ones.
     changes : iterable of str, optional
         Kinds of changes with amounts, such as ``"words=2"`` or ``"typos=0.01"``, for pictures
-        ``"resize=0.5"`` or ``"jpeg=20"``; or their names as tables show them, such as ``"resize
-        50%"``.
+        ``"resize=0.5"`` or ``"jpeg=20"``.
     most_wrong : float
         The greatest share of the removed documents that may be removed wrongly: documents that
         share less than half of their shingles of three words with the kept document, or less than
@@ -264,9 +237,9 @@ def calibrate(
     if image:
         if text is not None or html:
             raise InputError("pictures are files and folders: leave out text= and html=")
-        return calibrate_pictures(Walk(corpus_paths(source)), options, resources, on_notice)
-    columns = text_columns(text)
-    extractor = check_extractor(html) or False
+        pictures = read_pictures(Walk(corpus_paths(source)), options, resources, on_notice)
+        return measure(pictures, options, resources)
+    columns, extractor = text_columns(text), check_extractor(html) or False
     corpus = open_corpus(
         source,
         text is True,
@@ -275,7 +248,8 @@ def calibrate(
         html=bool(html),
         format=format,
     )
-    return calibrate_texts(corpus, columns, options, resources, extractor)
+    texts = read_texts(corpus, columns, options, extractor, resources)
+    return measure(texts, options, resources)
 
 
 def text_columns(text: Any) -> Projection:
@@ -292,106 +266,44 @@ def text_columns(text: Any) -> Projection:
     return with_columns(Projection(), text, None)
 
 
-def calibrate_texts(
-    corpus: RowSource,
-    columns: Projection,
-    options: Options,
-    resources: Resources,
-    html: bool | str = False,
-) -> Calibration:
-    documents = read_documents(corpus, columns, options, html, resources)
-    evidence = changed_copies(documents, options, resources)
-    sets = shingle_sets(documents.whole_texts, WORDS, resources.threads)
-    suggestions, grouped = list[Suggestion](), dict[Any, Hashed]()
+def measure(sample: Sample, options: Options, resources: Resources) -> Calibration:
+    """Measure each setting on a sample, and rank them."""
+    suggestions = list[Suggestion]()
     for number, setting in enumerate(options.settings):
         resources.report("measuring", number, len(options.settings))
-        measured = Measurement(
-            setting, evidence, hash_items(setting, evidence.items, resources.threads)
-        )
-        maker = str(setting.fingerprinter.describe())  # settings may differ in their radius only
-        if maker not in grouped:
-            grouped = {maker: hash_items(setting, documents.texts, resources.threads)}
-        removal = Removal(grouped[maker], measured.width, sets, options, resources.threads)
-        suggestions.append(
-            _text_suggestion(measured, removal, documents.documents, options.most_wrong)
-        )
-    return Calibration(
-        "documents",
-        documents.documents,
-        documents.empty,
-        len(documents.texts),
-        evidence,
-        options.most_wrong,
-        options.group,
-        _ranked(suggestions),
-    )
+        hashed = sample.hashed(number)
+        measured = Measurement(setting, sample, hashed)
+        radius = measured.largest_radius(sample.documents)
+        if radius is None or sample.removal is None:
+            suggestions.append(Suggestion(measured, radius, fits=radius is not None))
+        else:
+            rates = sample.removal(hashed, measured.width, radius)
+            suggestions.append(_suggestion(measured, radius, rates, options.most_wrong))
+    return Calibration(sample, options, _ranked(suggestions))
 
 
-def calibrate_pictures(
-    walk: Walk, options: Options, resources: Resources, on_notice: Notice | None
-) -> Calibration:
-    pictures = read_pictures(walk, options, resources, on_notice)
-    suggestions = []
-    for setting, hashed in zip(options.settings, pictures.hashed, strict=True):
-        measured = Measurement(setting, pictures.evidence, hashed)
-        radius = _largest_radius(measured, pictures.documents)
-        suggestions.append(Suggestion(measured, radius, fits=radius is not None))
-    return Calibration(
-        "pictures",
-        pictures.documents,
-        pictures.blank,
-        None,
-        pictures.evidence,
-        options.most_wrong,
-        options.group,
-        _ranked(suggestions),
-    )
-
-
-def _largest_radius(measured: Measurement, documents: int) -> int | None:
-    """Return the radius of a setting, or the largest one with few expected pairs of strangers.
-
-    As many are expected as in the sample: at most one for each hundred documents.
-    """
-    if measured.setting.radius is not None:
-        return measured.setting.radius
-    pairs = max(documents * (documents - 1) // 2, 1)
-    allowed = int(FALSE_PAIRS * documents * int(measured.strangers.counts.sum()) / pairs)
-    radius = measured.largest_radius(allowed)
-    if radius < 0:
-        return None
-    # larger radii that find no more copies only take in strangers
-    copies = measured.all_copies
-    return next(
-        less
-        for less in range(radius + 1)
-        if copies.within(less).count == copies.within(radius).count
-    )
-
-
-def _text_suggestion(
-    measured: Measurement, removal: Removal, documents: int, most_wrong: float
+def _suggestion(
+    measured: Measurement, high: int, rates: RemovalRates, most_wrong: float
 ) -> Suggestion:
     """Return the largest radius with few enough wrong removals, by bisection, or the smallest."""
-    high = _largest_radius(measured, documents)
-    if high is None:
-        return Suggestion(measured, None)
-    low = high if measured.setting.radius is not None else 0
-    best, rates = high, removal.rates(high)
-    if _wrong_share(rates[1]) > most_wrong and low < high:
-        best, rates = low, removal.rates(low)
-        while high - low > 1 and _wrong_share(rates[1]) <= most_wrong:
-            middle = (low + high) // 2
-            middle_rates = removal.rates(middle)
-            if _wrong_share(middle_rates[1]) <= most_wrong:
-                low, best, rates = middle, middle, middle_rates
-            else:
-                high = middle
-    return Suggestion(measured, best, *rates, fits=_wrong_share(rates[1]) <= most_wrong)
 
+    def at(radius: int) -> Suggestion:
+        removed, wrong = rates(radius)
+        fits = not wrong.total or wrong.value <= most_wrong
+        return Suggestion(measured, radius, fits, removed, wrong)
 
-def _wrong_share(rate: Rate | None) -> float:
-    return 0.0 if rate is None or not rate.total else rate.value
+    best = at(high)
+    if best.fits or measured.setting.radius is not None:
+        return best
+    low, best = 0, at(0)
+    while best.fits and high - low > 1:
+        middle = (low + high) // 2
+        suggestion = at(middle)
+        if suggestion.fits:
+            low, best = middle, suggestion
+        else:
+            high = middle
+    return best
 
 
 def _ranked(suggestions: Sequence[Suggestion]) -> list[Suggestion]:
@@ -399,26 +311,25 @@ def _ranked(suggestions: Sequence[Suggestion]) -> list[Suggestion]:
 
     Candidates for the first place fit, and their recall is within the confidence interval of the
     highest. The default method of `dedup` wins, then the fewest bits. The others follow by recall.
-    Suggestions that do not fit come last.
+    Suggestions that do not fit come last, by the share that is removed wrongly.
     """
     ranked = sorted(
         suggestions,
-        key=lambda suggestion: (
-            suggestion.radius is None,
-            not suggestion.fits,
-            0 if suggestion.fits else _wrong_share(suggestion.wrong),
-            -suggestion.recall.value,
+        key=lambda each: (
+            each.radius is None,
+            not each.fits,
+            0 if each.fits or each.wrong is None else each.wrong.value,
+            -each.recall.value,
         ),
     )
     if not ranked[0].fits:
         return ranked
     low = ranked[0].recall.interval[0]
-    as_good = [each for each in ranked if each.fits and each.recall.value >= low]
     first = min(
-        as_good,
-        key=lambda suggestion: (
-            suggestion.measured.setting.fingerprinter.name != DEDUP_METHOD,
-            suggestion.measured.width,
+        (each for each in ranked if each.fits and each.recall.value >= low),
+        key=lambda each: (
+            each.measured.setting.fingerprinter.name != DEDUP_METHOD,
+            each.measured.width,
         ),
     )
-    return [first, *(suggestion for suggestion in ranked if suggestion is not first)]
+    return [first, *(each for each in ranked if each is not first)]

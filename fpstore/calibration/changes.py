@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any, ClassVar, NamedTuple, Self
 
 from fpstore.errors import InputError, show
 
-_AMOUNT = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(%?)")
+_AMOUNT = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 
 
 class Kind(NamedTuple):
@@ -21,15 +20,11 @@ class Kind(NamedTuple):
     example: str = ""
     least: float = 0.0
     most: float = 0.0
-    share: bool = False  # shown in percent
-    counts: bool = False  # from 1 on a whole number, below 1 a share
-    step: float = 0.0  # the amount is a multiple of it
+    step: float = 0.0  # an amount from 1 on is a multiple of it
 
-    def accepts(self, amount: float | None) -> bool:
-        if amount is None or not self.least <= amount <= self.most:
-            return False
-        step = 1 if self.counts and amount > 1 else self.step
-        return not step or amount % step == 0
+    def accepts(self, amount: float) -> bool:
+        is_multiple = not self.step or amount < 1 or amount % self.step == 0
+        return self.least <= amount <= self.most and is_multiple
 
 
 @dataclass(frozen=True)
@@ -43,18 +38,12 @@ class Change:
 
     @property
     def name(self) -> str:
-        """The kind and the amount, for people."""
-        kind = self.kinds[self.kind]
-        if not kind.takes:
-            return self.kind
-        if kind.share or (kind.counts and self.amount < 1):
-            return f"{self.kind} {100 * self.amount:.3g}%"
-        return f"{self.kind} {int(self.amount) if kind.counts else format(self.amount, '.3g')}"
+        return f"{self.kind}={self.amount:.9g}" if self.kinds[self.kind].takes else self.kind
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse a change such as ``typos=0.01`` or ``grey``, or its name, ``typos 1%``."""
-        name, *amounts = re.split("[= ]", text, maxsplit=1)
+        """Parse a change such as ``typos=0.01`` or ``grey``."""
+        name, equals, amount = text.partition("=")
         kind = cls.kinds.get(name)
         if kind is None:
             label, examples = cls.usage
@@ -62,14 +51,11 @@ class Change:
                 f"{label} is one of {', '.join(cls.kinds)}{examples}: got {show(text)}", got=text
             )
         if not kind.takes:
-            if amounts:
+            if equals:
                 raise InputError(f"{name} takes no amount: got {show(text)}", got=text)
             return cls(name)
-        number = _AMOUNT.fullmatch(amounts[0]) if amounts else None
-        amount = None if number is None else float(Decimal(number[1]) / (100 if number[2] else 1))
-        if not kind.accepts(amount):
+        if not _AMOUNT.fullmatch(amount) or not kind.accepts(float(amount)):
             raise InputError(
                 f"{name} takes {kind.takes}, as {name}={kind.example}: got {show(text)}", got=text
             )
-        assert amount is not None
-        return cls(name, amount)
+        return cls(name, float(amount))

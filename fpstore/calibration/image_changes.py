@@ -137,26 +137,18 @@ class ImageChange(Change):
     """A change of pictures."""
 
     kinds: ClassVar = {
-        "resize": Kind(_resize, "a factor from 0.01 to 4", "0.5", 0.01, 4, share=True),
+        "resize": Kind(_resize, "a factor from 0.01 to 4", "0.5", 0.01, 4),
         "jpeg": Kind(_jpeg, "a quality from 1 to 95", "75", 1, 95, step=1),
-        "crop": Kind(_crop, "a share from 0.001 to 0.9", "0.05", 0.001, 0.9, share=True),
+        "crop": Kind(_crop, "a share from 0.001 to 0.9", "0.05", 0.001, 0.9),
         "blur": Kind(_blur, "pixels from 0.1 to 100", "2", 0.1, 100),
-        "brightness": Kind(_brightness, "a factor from 0.05 to 10", "1.2", 0.05, 10, share=True),
-        "watermark": Kind(
-            _watermark, "a share of the height from 0.01 to 1", "0.1", 0.01, 1, share=True
-        ),
+        "brightness": Kind(_brightness, "a factor from 0.05 to 10", "1.2", 0.05, 10),
+        "watermark": Kind(_watermark, "a share of the height from 0.01 to 1", "0.1", 0.01, 1),
         "rotate": Kind(_rotate, "degrees from 0.1 to 45", "1", 0.1, 45),
         "grey": Kind(_grey),
         "mirror": Kind(_mirror),
-        "corner": Kind(
-            _corner, "a share of the sides from 0.01 to 0.9", "0.2", 0.01, 0.9, share=True
-        ),
-        "border": Kind(
-            _border, "a share of the longer side from 0.001 to 1", "0.05", 0.001, 1, share=True
-        ),
-        "caption": Kind(
-            _caption, "a share of the height from 0.01 to 1", "0.1", 0.01, 1, share=True
-        ),
+        "corner": Kind(_corner, "a share of the sides from 0.01 to 0.9", "0.2", 0.01, 0.9),
+        "border": Kind(_border, "a share of the longer side from 0.001 to 1", "0.05", 0.001, 1),
+        "caption": Kind(_caption, "a share of the height from 0.01 to 1", "0.1", 0.01, 1),
         "turn": Kind(_turn, "90, 180 or 270 degrees", "90", 90, 270, step=90),
     }
     usage = ("a change of pictures", ", as resize=0.5 or grey")
@@ -174,19 +166,7 @@ class ImageChange(Change):
 
 
 #: The changes of a calibration for pictures that names none.
-IMAGE_CHANGES = tuple(
-    ImageChange.parse(text)
-    for text in (
-        "resize=0.5",
-        "resize=0.125",
-        "jpeg=75",
-        "jpeg=20",
-        "crop=0.02",
-        "crop=0.06",
-        "blur=2",
-        "brightness=0.8",
-        "brightness=1.2",
-        "watermark=0.1",
-        "grey",
-    )
+IMAGE_CHANGES = (
+    *("resize=0.5", "resize=0.125", "jpeg=75", "jpeg=20", "crop=0.02", "crop=0.06"),
+    *("blur=2", "brightness=0.8", "brightness=1.2", "watermark=0.1", "grey"),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import nan, sqrt
 from typing import Any, NamedTuple
@@ -13,7 +13,6 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.base.aliases import Words
 from fpstore.base.keywords import keyword
-from fpstore.base.threads import cached_property
 from fpstore.base.width import Width
 from fpstore.calibration.settings import Setting
 from fpstore.errors import InputError
@@ -21,8 +20,9 @@ from fpstore.hashing.base import Hashed
 
 Histogram = npt.NDArray[np.int64]  # pairs by distance, shape (width + 1,)
 Places = npt.NDArray[np.intp]
+FALSE_PAIRS = 0.01  # pairs of strangers within a radius, for each document
 _Z = 1.959964  # of a 95% confidence interval
-_BLOCK_PAIRS = 1 << 20  # in a batch
+BLOCK_PAIRS = 1 << 20  # in a batch
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,50 @@ class Rate:
         low = 0.0 if self.count == 0 else max(middle - half, 0.0)
         return low, 1.0 if self.count == n else min(middle + half, 1.0)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the share as JSON values."""
+        return {"count": self.count, "total": self.total, "interval": self.interval}
+
+
+RemovalRates = Callable[[int], tuple[Rate, Rate]]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Documents or pictures of a random sample, and changed copies of some.
+
+    Attributes
+    ----------
+    items : list
+        The documents, then the copies; for pictures the path, and the name of the change or None.
+    strangers : ndarray of intp
+        The places of documents of which no two are near-duplicates: one of each family.
+    copies : mapping of str to ndarray of intp, shape (2, pairs)
+        The places of strangers and of their copies, by the name of the change.
+    alike : int
+        Documents that were left out, because they are in the family of a stranger.
+    documents, empty : int
+        The documents of the corpus with and without a text; for pictures, all pictures, and the
+        blank ones of the sample.
+    hashed : callable
+        Returns the fingerprints of the items by the setting of a number.
+    grouped : int or None
+        The number of documents that are grouped as by `dedup`: the first items. None for pictures.
+    removal : callable or None
+        Takes fingerprints of the items, their width, and the largest radius. Returns a function:
+        at a radius, the share of removed documents, and the share of these that is wrong.
+    """
+
+    items: list[Any]
+    strangers: Places
+    copies: Mapping[str, Places]
+    alike: int
+    documents: int
+    empty: int
+    hashed: Callable[[int], Hashed]
+    grouped: int | None = None
+    removal: Callable[[Hashed, int, int], RemovalRates] | None = None
+
 
 class Distances(NamedTuple):
     """The number of pairs by distance, and of pairs in which an item has no fingerprint."""
@@ -61,63 +105,45 @@ class Distances(NamedTuple):
         return Rate(int(near.sum()), int(self.counts.sum()) + self.missed)
 
 
-@dataclass(frozen=True)
-class Evidence:
-    """Documents or pictures, and changed copies of some.
-
-    Attributes
-    ----------
-    items : list
-        The originals, of which no two are near-duplicates, then the copies.
-    originals : int
-        The number of originals.
-    copies : mapping of str to ndarray of intp, shape (2, pairs)
-        The places of originals and of their copies, by the name of the change.
-    alike : int
-        Items of the sample that were left out, because they resemble an original.
-    """
-
-    items: list[Any]
-    originals: int
-    copies: Mapping[str, Places]
-    alike: int
-
-
 class Measurement:
     """The distances by a setting, of copies from their originals by change, and of strangers."""
 
-    def __init__(self, setting: Setting, evidence: Evidence, hashed: Hashed) -> None:
-        """InputError if fewer than two originals have a fingerprint."""
+    def __init__(self, setting: Setting, sample: Sample, hashed: Hashed) -> None:
+        """InputError if fewer than two strangers have a fingerprint."""
         self.setting, self.width = setting, setting.fingerprinter.width
-        self.copies = {
-            name: self._between(hashed, pairs) for name, pairs in evidence.copies.items()
-        }
-        originals = hashed.rows[np.flatnonzero(hashed.known[: evidence.originals])]
-        if len(originals) < 2:
+        self.copies = {name: self._between(hashed, pairs) for name, pairs in sample.copies.items()}
+        self.all_copies = self._between(hashed, np.concatenate([*sample.copies.values()], axis=1))
+        strangers = sample.strangers[hashed.known[sample.strangers]]
+        if len(strangers) < 2:
             raise InputError(
                 f"{setting.name}: fewer than two {setting.fingerprinter.items} of the sample have "
                 "a fingerprint: take a larger sample, or another setting"
             )
-        self.strangers = Distances(all_distances(originals, self.width))
+        self.strangers = Distances(all_distances(hashed.rows[strangers], self.width))
 
     def _between(self, hashed: Hashed, pairs: Places) -> Distances:
-        both = hashed.known[pairs[0]] & hashed.known[pairs[1]]
+        both = hashed.known[pairs].all(0)
         first, second = pairs[:, both]
         bits = np.bitwise_count(hashed.rows[first] ^ hashed.rows[second]).astype(np.intp)
         counts = np.bincount(bits if bits.ndim == 1 else bits.sum(-1), minlength=self.width + 1)
         return Distances(counts, int(len(both) - both.sum()))
 
-    @cached_property
-    def all_copies(self) -> Distances:
-        """The distances of all copies from their originals."""
-        kinds = self.copies.values()
-        return Distances(
-            np.sum([kind.counts for kind in kinds], axis=0), sum(kind.missed for kind in kinds)
-        )
+    def largest_radius(self, documents: int) -> int | None:
+        """Return the radius of the setting, or the largest one with few expected strangers.
 
-    def largest_radius(self, false_pairs: int) -> int:
-        """Return the largest radius with at most ``false_pairs`` of strangers; -1 if none."""
-        return int(np.searchsorted(self.strangers.counts.cumsum(), false_pairs, "right")) - 1
+        At most one pair of strangers is expected for each hundred documents of the corpus, as many
+        as in the sample.
+        """
+        if self.setting.radius is not None:
+            return self.setting.radius
+        pairs = max(documents * (documents - 1) // 2, 1)
+        allowed = int(FALSE_PAIRS * documents * int(self.strangers.counts.sum()) / pairs)
+        radius = int(np.searchsorted(self.strangers.counts.cumsum(), allowed, "right")) - 1
+        if radius < 0:
+            return None
+        # larger radii that find no more copies only take in strangers
+        copies = self.all_copies.counts.cumsum()
+        return int(np.searchsorted(copies, copies[radius]))
 
 
 def hash_items(setting: Setting, items: Iterable[Any], threads: int) -> Hashed:
@@ -130,7 +156,7 @@ def hash_items(setting: Setting, items: Iterable[Any], threads: int) -> Hashed:
 def distances_in_blocks(rows: Words) -> Iterator[tuple[int, npt.NDArray[np.uint16]]]:
     """Yield the first row of each block, and its distances from all rows from there on."""
     columns = rows[:, None] if rows.ndim == 1 else rows
-    step = max(_BLOCK_PAIRS // max(len(rows), 1), 1)
+    step = max(BLOCK_PAIRS // max(len(rows), 1), 1)
     for start in range(0, len(rows), step):
         block = columns[start : start + step]
         bits = np.zeros((len(block), len(rows) - start), np.uint16)
@@ -143,21 +169,19 @@ def all_distances(rows: Words, width: int) -> Histogram:
     """Return the number of pairs of different rows at each distance, shape (width + 1,)."""
     counts = np.zeros(width + 1, np.int64)
     for _, bits in distances_in_blocks(rows):
-        counts += np.bincount(bits.reshape(-1), minlength=width + 1)
-        counts -= np.bincount(
-            bits[:, : len(bits)][np.tri(len(bits), dtype=bool)], minlength=width + 1
-        )
+        is_earlier = np.tri(*bits.shape, dtype=bool)  # also the row itself
+        counts += np.bincount(bits[~is_earlier], minlength=width + 1)
     return counts
 
 
-def family_heads(count: int, pairs: Places, preferred: npt.NDArray[np.bool_]) -> Places:
+def family_heads(count: int, pairs: Places, preferred: Any = False) -> Places:
     """Return the place of one item of each family, ascending: the first preferred, or the first.
 
     Pairs of items connect families. InputError if there is one family: then no two are strangers.
     """
     sets = _kernel.Sets(count)
     sets.unite(*np.ascontiguousarray(pairs, np.uint64))
-    order = np.argsort(~preferred, kind="stable")
+    order = np.argsort(~np.broadcast_to(preferred, count), kind="stable")
     _, firsts = np.unique(sets.names()[order], return_index=True)
     if len(firsts) < 2:
         raise InputError(

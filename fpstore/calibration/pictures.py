@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,7 +13,13 @@ import numpy.typing as npt
 from fpstore.base.keywords import keyword
 from fpstore.base.pools import in_order
 from fpstore.base.resources import MemoryBudget, Resources, parse_memory
-from fpstore.calibration.measures import Evidence, Places, family_heads, hash_items
+from fpstore.calibration.measures import (
+    BLOCK_PAIRS,
+    Places,
+    Sample,
+    family_heads,
+    hash_items,
+)
 from fpstore.calibration.seeded import Draws, Reservoir
 from fpstore.calibration.settings import Options
 from fpstore.errors import InputError
@@ -32,42 +37,15 @@ _REPORTED = 64  # files between two reports of progress
 SIDE = 32
 # the share of both sides that a view lacks, and its number of places along a side
 CROP, SHIFTS = 0.06, 3
-_BLOCK_PAIRS = 1 << 20  # in a batch
 _ROUNDING = 1e-6  # equal pictures have a product of nearly 1
 
 Views = npt.NDArray[np.float32]
 
 
-class ImageItem(NamedTuple):
-    """A picture of the sample, or a copy: the path of the file, and the name of the change."""
-
-    id: str
-    change: str | None
-
-
-@dataclass(frozen=True)
-class Pictures:
-    """The sample of pictures.
-
-    Attributes
-    ----------
-    evidence : Evidence
-    hashed : list of Hashed
-        The fingerprints of its items, by setting.
-    documents, blank : int
-        The pictures among the files, and the blank pictures of the sample.
-    """
-
-    evidence: Evidence
-    hashed: list[Hashed]
-    documents: int
-    blank: int
-
-
 class _Picture(NamedTuple):
-    """A picture: its file, views, the changes of its copies, and all fingerprints by setting."""
+    """A picture: its path, views, the changes of its copies, and all fingerprints by setting."""
 
-    file: File
+    path: str
     views: Views
     changes: list[str]
     hashed: list[Hashed]
@@ -75,17 +53,18 @@ class _Picture(NamedTuple):
 
 def read_pictures(
     walk: Walk, options: Options, resources: Resources, on_notice: Notice | None = None
-) -> Pictures:
-    """Sample the pictures among files, one of each family, and make copies of some.
+) -> Sample:
+    """Sample the pictures among files, and make changed copies of some.
 
-    The result does not depend on the threads.
+    Each picture is decoded once. The result does not depend on the threads.
     """
+    on_notice = on_notice or (lambda path, reason: None)
     reservoir = Reservoir[File](options.sample, Draws(options.seed, "sample"))
     for number, file in enumerate(walk.files()):
         skipped = _skip_reason(walk, file)
         if skipped is None:
             reservoir.add(file)
-        elif on_notice is not None:
+        else:
             on_notice(file.path, skipped)
         if number % _REPORTED == 0:
             resources.report("reading", number + 1, None)
@@ -98,36 +77,55 @@ def read_pictures(
         resources.threads,
         WAITING_FILES,
     )
-    pictures, blank, broken = list[_Picture](), 0, 0
+    pictures, reasons = list[_Picture](), list[str]()
     for (place, file), result in results:
         resources.report("measuring", place + 1, len(files))
         if isinstance(result, _Picture):
             pictures.append(result)
-            continue
-        blank, broken = blank + (result == "blank"), broken + (result != "blank")
-        if on_notice is not None:
+        else:
+            reasons.append(result)
             on_notice(file.path, result)
-    picture_count = len(pictures)
-    if picture_count < 2:
+    if len(pictures) < 2:
         raise InputError(
             "a calibration compares pictures with each other: at least 2 that are not blank are "
-            f"needed, got {picture_count}",
-            got=picture_count,
+            f"needed, got {len(pictures)}",
+            got=len(pictures),
         )
-    # pictures with copies stand for their families, so that there are many copies
-    with_copies = np.array([bool(picture.changes) for picture in pictures])
+    return _sample(pictures, options, reservoir.count - len(reasons), reasons.count("blank"))
+
+
+def _sample(pictures: Sequence[_Picture], options: Options, documents: int, blank: int) -> Sample:
     resembling = resembling_images([picture.views for picture in pictures], options.resemblance)
-    pictures = [pictures[place] for place in family_heads(picture_count, resembling, with_copies)]
+    # pictures with copies stand for their families, so that there are many copies
+    with_copies = [bool(picture.changes) for picture in pictures]
+    strangers = family_heads(len(pictures), resembling, with_copies)
+    items: list[Any] = [(picture.path, None) for picture in pictures]
+    pairs: dict[str, list[tuple[int, int]]] = {change.name: [] for change in options.changes}
+    for place, picture in enumerate(pictures):
+        for name in picture.changes:
+            if place in strangers:
+                pairs[name].append((place, len(items)))
+            items.append((picture.path, name))
+    copies = {name: np.array(places, np.intp).T for name, places in pairs.items() if places}
+    if not copies:
+        raise InputError(
+            "no picture of the sample changes in any of these ways: name others with "
+            f"{keyword('changes')}"
+        )
     hashed = [
         Hashed(
-            _originals_first([values.rows for values in by_picture]),
-            _originals_first([values.known for values in by_picture]),
+            _originals_first([picture.hashed[number].rows for picture in pictures]),
+            _originals_first([picture.hashed[number].known for picture in pictures]),
         )
-        for by_picture in zip(*(picture.hashed for picture in pictures), strict=True)
+        for number in range(len(options.settings))
     ]
-    names = [change.name for change in options.changes]
-    evidence = _evidence(pictures, names, picture_count - len(pictures))
-    return Pictures(evidence, hashed, reservoir.count - blank - broken, blank)
+    alike = len(pictures) - len(strangers)
+    return Sample(items, strangers, copies, alike, documents, blank, hashed.__getitem__)
+
+
+def _originals_first(parts: Sequence[Any]) -> Any:
+    """Concatenate the first values of all parts, then the others."""
+    return np.concatenate([*(part[:1] for part in parts), *(part[1:] for part in parts)])
 
 
 def _skip_reason(walk: Walk, file: File) -> str | None:
@@ -160,7 +158,7 @@ def _measure(options: Options, budget: MemoryBudget, file: File, *, copied: bool
         if copy is not None:
             copies[change.name] = copy
     hashed = [hash_items(setting, [picture, *copies.values()], 1) for setting in options.settings]
-    return _Picture(file, views(picture), [*copies], hashed)
+    return _Picture(document_id(file.path), views(picture), [*copies], hashed)
 
 
 def _plain(image: Image) -> Image:
@@ -168,27 +166,6 @@ def _plain(image: Image) -> Image:
     plain = eight_bits(image).convert("RGB")
     plain.info.clear()
     return plain
-
-
-def _evidence(pictures: Sequence[_Picture], changes: Iterable[str], alike: int) -> Evidence:
-    items = [ImageItem(document_id(picture.file.path), None) for picture in pictures]
-    pairs: dict[str, list[tuple[int, int]]] = {name: [] for name in changes}
-    for place, picture in enumerate(pictures):
-        for name in picture.changes:
-            pairs[name].append((place, len(items)))
-            items.append(ImageItem(items[place].id, name))
-    copies = {name: np.array(places, np.intp).T for name, places in pairs.items() if places}
-    if not copies:
-        raise InputError(
-            "no picture of the sample changes in any of these ways: name others with "
-            f"{keyword('changes')}"
-        )
-    return Evidence(items, len(pictures), copies, alike)
-
-
-def _originals_first(parts: Sequence[Any]) -> Any:
-    """Concatenate the first values of all parts, then the others."""
-    return np.concatenate([*(part[:1] for part in parts), *(part[1:] for part in parts)])
 
 
 def views(picture: Image) -> Views:
@@ -229,7 +206,7 @@ def resembling_images(pictures: Sequence[Views], least: float) -> Places:
     """
     stacked = np.array(pictures, np.float32).reshape(-1, 1 + SHIFTS**2, SIDE * SIDE)
     pairs = [np.empty((2, 0), np.intp)]
-    step = max(_BLOCK_PAIRS // max(len(stacked), 1), 1)
+    step = max(BLOCK_PAIRS // max(len(stacked), 1), 1)
     for start in range(0, len(stacked), step):
         block = stacked[start : start + step]
         near = np.zeros((len(block), len(stacked)), bool)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
+from operator import itemgetter
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -12,8 +13,14 @@ from fpstore import _kernel
 from fpstore.hashing.words import STEP, mix
 
 T = TypeVar("T")
-_MASK = 2**64 - 1
-_STEPS = np.arange(32, 0, -1, dtype=np.uint64) * STEP  # to the words of a batch
+_STEPS = np.arange(1, 33, dtype=np.uint64) * STEP  # to the words of a batch
+
+
+def _words(state: np.uint64) -> Iterator[int]:
+    while True:
+        states = state + _STEPS
+        yield from mix(states).tolist()
+        state = states[-1]
 
 
 class Draws:
@@ -23,15 +30,8 @@ class Draws:
     """
 
     def __init__(self, *key: int | str) -> None:
-        self._words: list[int] = []  # drawn ahead, the last one first
-        self._state = _kernel.xxh64("\0".join(map(str, key)).encode("utf-8", "surrogatepass"))
-
-    def word(self) -> int:
-        """Return a number below 2^64."""
-        if not self._words:
-            self._words = mix(np.uint64(self._state) + _STEPS).tolist()
-            self._state = (self._state + int(_STEPS[0])) & _MASK
-        return self._words.pop()
+        text = "\0".join(map(str, key)).encode("utf-8", "surrogatepass")
+        self.word = _words(np.uint64(_kernel.xxh64(text))).__next__  # a number below 2^64
 
     def below(self, end: int) -> int:
         """Return a number from 0 to ``end`` - 1."""
@@ -47,10 +47,7 @@ class Draws:
         return next((values[place] for place in places if values[place] != than), None)
 
     def places(self, end: int, count: int) -> list[int]:
-        """Return ``count`` distinct numbers below ``end``, or all, ascending.
-
-        By Floyd's algorithm.
-        """
+        """Return ``count`` distinct numbers below ``end``, ascending (R. Floyd)."""
         chosen: set[int] = set()
         for top in range(max(end - count, 0), end):
             place = self.below(top + 1)
@@ -91,11 +88,10 @@ class Reservoir(Generic[T]):
 
     def sample(self) -> list[T]:
         """Return the items of the sample, in the order of the stream."""
-        return [item for _, _, item, _ in sorted(self._heap, key=lambda entry: entry[1])]
+        return [item for _, _, item, _ in sorted(self._heap, key=itemgetter(1))]
 
     def part(self) -> list[int]:
         """Return the places in the sample of a random smaller sample: ``size`` items, or all."""
-        numbers = [word for word, *_ in sorted(self._heap, key=lambda entry: entry[1])]
-        return sorted(
-            sorted(range(len(numbers)), key=numbers.__getitem__, reverse=True)[: self._size]
-        )
+        entries = sorted(self._heap, key=itemgetter(1))
+        places = sorted(range(len(entries)), key=entries.__getitem__, reverse=True)
+        return sorted(places[: self._size])

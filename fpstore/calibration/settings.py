@@ -68,23 +68,8 @@ def usual_settings(images: bool) -> tuple[str, ...]:
     return (*IMAGE_SETTINGS, *([PDQ] if is_installed("pdqhash") else []))
 
 
-def read_setting(value: object, images: bool) -> Setting:
-    """Return the setting of a name or a fingerprinter."""
-    if isinstance(value, str):
-        return parse_setting(value, ImageHash if images else SimHash)
-    items = "pictures" if images else "texts"
-    if isinstance(value, Fingerprinter) and value.items == items:
-        parameters = ", ".join(f"{key}={each}" for key, each in value.parameters.items())
-        return Setting(f"{value.name} {parameters}".strip(), value)
-    example = _EXAMPLES["ImageHash" if images else "SimHash"]
-    raise InputError(
-        f"a setting is a str such as '{example}', or a fingerprinter of {items}: got {show(value)}",
-        got=value,
-    )
-
-
-def parse_setting(text: str, kind: type[TextHash] | type[ImageHash] = SimHash) -> Setting:
-    """Parse a setting such as ``shingle=words,size=2``.
+def parse_setting(value: object, kind: type[TextHash] | type[ImageHash] = SimHash) -> Setting:
+    """Parse a setting such as ``shingle=words,size=2``, or name a fingerprinter.
 
     A value is a JSON value where it can be read as one, and a string where it cannot. For texts,
     ``method=minhash`` makes it one of `MinHash`, and ``weights=FILE`` names a file of ``fpstore
@@ -97,52 +82,55 @@ def parse_setting(text: str, kind: type[TextHash] | type[ImageHash] = SimHash) -
         A parameter is unknown, is named twice, or has a value that the fingerprinter refuses; or a
         file has no weights.
     """
-    parameters: dict[str, Any] = {}
-    problem = f"the setting {show(text)} is not a list such as {_EXAMPLES[kind.__name__]}"
-    for part in _BETWEEN.split(text):
-        name, equals, value = part.strip().partition("=")
+    if isinstance(value, Fingerprinter) and value.items == kind.items:
+        listed = ", ".join(f"{key}={each}" for key, each in value.parameters.items())
+        return Setting(f"{value.name} {listed}".strip(), value)
+    if not isinstance(value, str):
+        raise InputError(
+            f"a setting is a str such as '{_EXAMPLES[kind.__name__]}', or a fingerprinter of "
+            f"{kind.items}: got {show(value)}",
+            got=value,
+        )
+    parameters, subject = dict[str, Any](), f"the setting {show(value)}"
+    for part in _BETWEEN.split(value):
+        name, equals, text = part.strip().partition("=")
         if name in parameters:
-            raise InputError(f"the setting {show(text)} has {name} twice", got=text)
-        parameters[name] = _value(value) if equals else None
-    if kind is not ImageHash and parameters.get("method") is not None:
-        method = check_choice(parameters.pop("method"), tuple(TEXT_METHODS), "method")
-        kind = TEXT_METHODS[method]
-    names = [*inspect.signature(kind).parameters, "radius"]
-    if kind is not ImageHash:
-        names.append("threshold")
+            raise InputError(f"{subject} has {name} twice", got=value)
+        parameters[name] = _json_value(text) if equals else None
+    of_texts = kind is not ImageHash
+    if of_texts and parameters.get("method") is not None:
+        kind = TEXT_METHODS[check_choice(parameters.pop("method"), (*TEXT_METHODS,), "method")]
+    names = [*inspect.signature(kind).parameters, "radius", *["threshold"] * of_texts]
     if not parameters.keys() <= set(names) or None in parameters.values():
-        raise InputError(f"{problem}; parameters are {', '.join(names)}", got=text)
+        raise InputError(
+            f"{subject} is not a list such as {_EXAMPLES[kind.__name__]}; parameters are "
+            f"{', '.join(names)}",
+            got=value,
+        )
     radius, threshold = parameters.pop("radius", None), parameters.pop("threshold", None)
-    if isinstance(parameters.get("weights"), str):
-        fingerprinter: Any = _with_weights(text, parameters)
+    if isinstance(weights := parameters.get("weights"), str):
+        if fixed := sorted(parameters.keys() - {"weights", "width"}):
+            raise InputError(
+                f"{subject} has a file of weights, which sets {', '.join(fixed)}: leave it out",
+                got=value,
+            )
+        width = check_width(parameters["width"]).bits if "width" in parameters else None
+        fingerprinter: Any = read_weights(weights, width)
     else:
         fingerprinter = kind(**parameters)
     if threshold is not None:
         if radius is not None or not isinstance(fingerprinter, MinHash):
             raise InputError(
-                f"the setting {show(text)} has a threshold, which is for method=minhash without a "
-                "radius",
-                got=text,
+                f"{subject} has a threshold, which is for method=minhash without a radius",
+                got=value,
             )
         radius = fingerprinter.radius(check_number(threshold, 0, 1, "threshold"))
     if radius is not None:
         radius = check_radius(radius, fingerprinter.width)
-    return Setting(text, fingerprinter, radius, threshold)
+    return Setting(value, fingerprinter, radius, threshold)
 
 
-def _with_weights(text: str, parameters: dict[str, Any]) -> TextHash:
-    fixed = set(parameters) - {"weights", "width"}
-    if fixed:
-        raise InputError(
-            f"the setting {show(text)} has a file of weights, which sets "
-            f"{', '.join(sorted(fixed))}: leave it out",
-            got=text,
-        )
-    width = None if "width" not in parameters else check_width(parameters["width"]).bits
-    return read_weights(parameters["weights"], width)
-
-
-def _value(text: str) -> Any:
+def _json_value(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
@@ -163,6 +151,10 @@ class Options:
     resemblance: Any = None  # float
     seed: int = 0
 
+    @property
+    def items(self) -> str:
+        return "pictures" if self.images else "documents"
+
     def __post_init__(self) -> None:
         for name in ("settings", "changes"):
             if isinstance(argument := getattr(self, name), str):
@@ -175,11 +167,13 @@ class Options:
                 f"resemblance must be a share up to 1, such as 0.5, got {show(self.resemblance)}"
             )
         values = usual_settings(self.images) if self.settings is None else self.settings
-        self.settings = [read_setting(value, self.images) for value in values]
+        hasher = ImageHash if self.images else SimHash
+        self.settings = [parse_setting(value, hasher) for value in values]
         if not self.settings:
             raise InputError("settings is empty: leave it out to compare the usual ones")
         kind, usual_changes = (ImageChange, IMAGE_CHANGES) if self.images else (TextChange, CHANGES)
-        self.changes = usual_changes if self.changes is None else [*map(kind.parse, self.changes)]
+        names = usual_changes if self.changes is None else self.changes
+        self.changes = [kind.parse(name) for name in names]
         if self.resemblance is None:
             self.resemblance = IMAGE_BOUND if self.images else BOUND
         self.most_wrong = check_number(self.most_wrong, 0, 1, "most_wrong")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from fpstore.base.characters import ENDS, LINE_END, is_blank
 from fpstore.calibration.changes import Change, Kind
@@ -166,14 +166,8 @@ def _truncate(case: _Case) -> str:
     return case.text[: len(case.text) - round(case.amount * len(case.text))]
 
 
-def _counted(make: Callable[..., Any], example: str) -> Kind:
-    takes = "a whole number, or a share below 1"
-    return Kind(make, takes, example, least=1e-9, most=1e9, counts=True)
-
-
-def _shared(make: Callable[..., Any]) -> Kind:
-    takes = "a share above 0 and up to 1"
-    return Kind(make, takes, "0.1", least=1e-9, most=1.0, share=True)
+_COUNTED = ("a whole number, or a share below 1", "2, or 0.01", 1e-9, 1e9, 1)
+_SHARED = ("a share above 0 and up to 1", "0.1", 1e-9, 1.0)
 
 
 class TextChange(Change):
@@ -184,12 +178,12 @@ class TextChange(Change):
     """
 
     kinds: ClassVar = {
-        "typos": _counted(_typos, "2 or typos=0.01"),
-        "words": _counted(_words, "2 or words=0.01"),
-        "drop": _counted(_drop, "2 or drop=0.01"),
-        "numbers": _shared(_numbers),
-        "boilerplate": _shared(_boilerplate),
-        "truncate": _shared(_truncate),
+        "typos": Kind(_typos, *_COUNTED),
+        "words": Kind(_words, *_COUNTED),
+        "drop": Kind(_drop, *_COUNTED),
+        "numbers": Kind(_numbers, *_SHARED),
+        "boilerplate": Kind(_boilerplate, *_SHARED),
+        "truncate": Kind(_truncate, *_SHARED),
     }
     usage = ("a change", " with an amount, as words=2 or typos=0.01")
 
@@ -209,16 +203,7 @@ class TextChange(Change):
 
 
 #: The changes of a calibration that names none.
-CHANGES = tuple(
-    TextChange.parse(text)
-    for text in (
-        "typos=0.01",
-        "typos=0.03",
-        "words=1",
-        "words=5",
-        "drop=1",
-        "numbers=1",
-        "boilerplate=0.1",
-        "truncate=0.1",
-    )
+CHANGES = (
+    *("typos=0.01", "typos=0.03", "words=1", "words=5"),
+    *("drop=1", "numbers=1", "boilerplate=0.1", "truncate=0.1"),
 )

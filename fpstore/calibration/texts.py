@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from fpstore.base.aliases import Lims
+from fpstore.base.aliases import Words
 from fpstore.base.arrays import distinct_places, list_numbers
 from fpstore.base.characters import is_blank
 from fpstore.base.pools import in_order
 from fpstore.base.resources import Resources
-from fpstore.base.width import Width
 from fpstore.calibration.measures import (
-    Evidence,
     Places,
     Rate,
+    RemovalRates,
+    Sample,
     distances_in_blocks,
     family_heads,
+    hash_items,
 )
 from fpstore.calibration.seeded import Draws, Reservoir
 from fpstore.calibration.settings import Options
 from fpstore.calibration.text_changes import Material
-from fpstore.design.joins import scan_design
+from fpstore.design.joins import JoinDesign, scan_design
 from fpstore.errors import InputError
 from fpstore.hashing import MinHash
 from fpstore.hashing.base import Hashed
@@ -39,55 +41,30 @@ CHARACTERS, WORDS = MinHash(shingle="chars", size=5, punctuation="keep"), MinHas
 _SURE = 0.9999  # of the pairs at the bound
 
 
-@dataclass(frozen=True)
-class Documents:
-    """Random texts of a corpus, in its order.
-
-    Attributes
-    ----------
-    texts : list of str
-        The texts that are grouped: all of a small corpus.
-    whole_texts : list of str
-        Of pages of HTML, all their words outside of menus; otherwise the same texts.
-    sample : list of int
-        The places of the texts whose distances are measured.
-    documents, empty : int
-        The documents of the corpus that have a text, and those that have none.
-    """
-
-    texts: list[str]
-    whole_texts: list[str]
-    sample: list[int]
-    documents: int
-    empty: int
-
-
-def read_documents(
+def read_texts(
     corpus: RowSource,
     projection: Projection,
     options: Options,
     html: bool | str,
     resources: Resources,
-) -> Documents:
-    """Return a random sample of the texts of a corpus, which is read once.
+) -> Sample:
+    """Sample the texts of a corpus, which is read once, and make changed copies of some.
 
-    For pages of HTML, the main texts count. They take long to extract, so only sampled pages are
-    grouped.
+    For pages of HTML, copies are made of the main texts. They take long to extract, so only pages
+    whose distances are measured are grouped. Resemblances count all words outside of menus.
     """
     most = 0 if html else MOST_GROUPED
     reservoir = Reservoir[str](options.sample, Draws(options.seed, "sample"), most, MOST_CHARS)
-    empty = rows = 0
+    rows = documents = 0
     for batch in corpus.batches(projection):
         rows += len(batch.flags)
-        empty += len(batch.flags) - int(batch.flags.sum())
         for text in batch.row_texts():
-            if is_blank(text):
-                empty += 1
-                continue
-            text = text if html else text[:LONGEST]
-            reservoir.add(text, len(text))
+            if not is_blank(text):
+                documents += 1
+                text = text if html else text[:LONGEST]
+                reservoir.add(text, len(text))
         resources.report("reading", rows)
-    texts, sample = reservoir.sample(), reservoir.part()
+    texts, measured = reservoir.sample(), reservoir.part()
     whole_texts, extractor = texts, check_extractor(html)
     if extractor is not None:
         pages = [
@@ -95,92 +72,101 @@ def read_documents(
             for page, text in zip(texts, main_texts(texts, extractor), strict=True)
             if text
         ]
-        empty += len(texts) - len(pages)
+        documents -= len(texts) - len(pages)
         texts, whole_texts = [text for text, _ in pages], [whole for _, whole in pages]
-        sample = list(range(len(texts)))
-    if len(sample) < 2:
+        measured = list(range(len(texts)))
+    if len(measured) < 2:
         raise InputError(
             "a calibration compares documents with each other: at least 2 with text are needed, "
-            f"got {len(sample)}",
-            got=len(sample),
+            f"got {len(measured)}",
+            got=len(measured),
         )
-    return Documents(texts, whole_texts, sample, rows - empty, empty)
+    alike = resembling_pairs(
+        [whole_texts[place] for place in measured], options.resemblance, resources.threads
+    )
+    strangers = np.array(measured, np.intp)[family_heads(len(measured), alike)]
+    items, copies = changed_copies(texts, strangers, options, resources)
+    return Sample(
+        items,
+        strangers,
+        copies,
+        alike=len(measured) - len(strangers),
+        documents=documents,
+        empty=rows - documents,
+        hashed=lambda number: hash_items(options.settings[number], items, resources.threads),
+        grouped=len(texts),
+        removal=removal_of(whole_texts, options, resources.threads),
+    )
 
 
-def changed_copies(documents: Documents, options: Options, resources: Resources) -> Evidence:
-    """Return one document of each family of the sample, and changed copies of some.
-
-    Documents whose resemblance is the bound or more are of one family, and so are those that a
-    chain of such pairs connects: near-duplicates of a corpus are no strangers to each other.
-    """
-    sample = np.array(documents.sample, np.intp)
-    texts = [documents.whole_texts[place] for place in documents.sample]
-    alike = resembling_pairs(texts, options.resemblance, resources.threads)
-    heads = sample[family_heads(len(sample), alike, np.ones(len(sample), bool))]
-    items = [documents.texts[place] for place in heads]
-    material, originals, pairs = Material(list(items)), len(items), dict[str, Places]()
-    seed, order = options.seed, Draws(options.seed, "order").order(originals)
+def changed_copies(
+    texts: list[str], strangers: Places, options: Options, resources: Resources
+) -> tuple[list[str], dict[str, Places]]:
+    """Return the texts and changed copies of some, and the places of originals and copies."""
+    items, copies = list(texts), dict[str, Places]()
+    material = Material([texts[place] for place in strangers])
+    order = Draws(options.seed, "order").order(len(strangers))
     for number, change in enumerate(options.changes):
-        first, places = len(items), list[int]()
+        pairs = list[tuple[int, int]]()
         for place in order:
-            copy = change.copy(material, place, seed) if len(places) < options.copies else None
+            copy = None
+            if len(pairs) < options.copies:
+                copy = change.copy(material, place, options.seed)
             if copy is not None:
-                places.append(place)
+                pairs.append((strangers[place], len(items)))
                 items.append(copy)
-        if places:
-            pairs[change.name] = np.array([places, range(first, len(items))], np.intp)
+        if pairs:
+            copies[change.name] = np.array(pairs, np.intp).T
         resources.report("changing", number + 1, len(options.changes))
-    if not pairs:
+    if not copies:
         raise InputError(
             "no document of the sample can be changed in any of these ways: they are too short, "
             "or have no numbers"
         )
-    return Evidence(items, originals, pairs, len(sample) - originals)
+    return items, copies
 
 
-class Removal:
-    """The removals of `dedup` by the fingerprints of a setting, at any radius.
+def removal_of(
+    texts: list[str], options: Options, threads: int
+) -> Callable[[Hashed, int, int], RemovalRates]:
+    """Return a function that counts what `dedup` removes of texts: see `Sample`.
 
     A removal is wrong if the document shares less than a bound of its shingles of three words with
     the kept one.
     """
+    shingles, resources = shingle_sets(texts, WORDS, threads), UNBOUNDED._replace(threads=threads)
 
-    def __init__(
-        self, hashed: Hashed, width: int, sets: TextSets, options: Options, threads: int
-    ) -> None:
-        self._rows, self._places = hashed.rows, np.flatnonzero(hashed.known)
-        self._width, self._sets = Width(width), sets
-        self._group, self._resemblance = options.group, options.resemblance
-        self._resources = UNBOUNDED._replace(threads=threads)
-        # a radius, and the documents that are within it of another
-        self._near: tuple[int, Places] | None = None
+    def removal(hashed: Hashed, width: int, most: int) -> RemovalRates:
+        known = np.flatnonzero(hashed.known[: len(texts)])
+        near = np.sort(_groups(hashed.rows, known, scan_design(most, width), resources).documents)
 
-    def rates(self, radius: int) -> tuple[Rate, Rate]:
-        """Return the share of removed documents, and the share of these that is wrong."""
-        if self._near is None or self._near[0] < radius:
-            near, _ = self._connected(self._places, radius)
-            self._near = radius, np.sort(near)
-        places, lims = self._connected(self._near[1], radius)
-        members = grouped(
-            Members(lims, places.astype(np.uint64)),
-            Grouping(radius, self._group, "first"),
-            lambda here: self._rows[places[here]],
-            lambda ids: ids,
-        )
-        removed = members.documents.view(np.intp)
-        representatives = removed[members.lims[:-1]][list_numbers(members.lims)]
-        differ = removed != representatives
-        removed, representatives = removed[differ], representatives[differ]
-        wrong = int((self._sets.similarities(removed, representatives) < self._resemblance).sum())
-        return Rate(len(removed), len(self._places)), Rate(wrong, len(removed))
+        def rates(radius: int) -> tuple[Rate, Rate]:
+            groups = _groups(hashed.rows, near, scan_design(radius, width), resources)
+            members = grouped(
+                groups,
+                Grouping(radius, options.group, "first"),
+                lambda here: hashed.rows[groups.documents[here]],
+                lambda ids: ids,
+            )
+            documents = members.documents.view(np.intp)
+            kept = documents[members.lims[:-1]][list_numbers(members.lims)][members.is_removed]
+            resemblances = shingles.similarities(documents[members.is_removed], kept)
+            wrong = int((resemblances < options.resemblance).sum())
+            return Rate(len(kept), len(known)), Rate(wrong, len(kept))
 
-    def _connected(self, places: Places, radius: int) -> tuple[Places, Lims]:
-        """Return the places that pairs within the radius connect with others, group by group."""
-        distinct, row_places = distinct_places(self._rows[places])
-        # Comparing all of so few takes less time than a plan.
-        sets = connected(distinct, scan_design(radius, self._width.bits), self._resources)
-        members, _ = members_in_sets(sets[row_places], places.astype(np.uint64))
-        return members.documents.view(np.intp), members.lims
+        return rates
+
+    return removal
+
+
+def _groups(
+    rows: Words, places: npt.NDArray[Any], design: JoinDesign, resources: Resources
+) -> Members:
+    """Return groups of the places that pairs within the radius of a design connect."""
+    distinct, row_places = distinct_places(rows[places])
+    # Comparing all of so few takes less time than a plan.
+    sets = connected(distinct, design, resources)
+    return members_in_sets(sets[row_places], places.astype(np.uint64))[0]
 
 
 def shingle_sets(texts: Sequence[str], maker: MinHash, threads: int = 1) -> TextSets:

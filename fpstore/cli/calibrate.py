@@ -13,16 +13,11 @@ import click
 
 from fpstore.base.arguments import check_path, printable
 from fpstore.base.width import WORD_BITS
-from fpstore.calibration.calibration import (
-    Calibration,
-    Suggestion,
-    calibrate_pictures,
-    calibrate_texts,
-    text_columns,
-)
+from fpstore.calibration.calibration import Calibration, measure, text_columns
 from fpstore.calibration.comparison import Comparison
 from fpstore.calibration.learning import learn_weights
 from fpstore.calibration.measures import Measurement, Rate
+from fpstore.calibration.pictures import read_pictures
 from fpstore.calibration.settings import (
     COPIES,
     GROUP,
@@ -33,6 +28,7 @@ from fpstore.calibration.settings import (
     SAMPLE,
     Options,
 )
+from fpstore.calibration.texts import read_texts
 from fpstore.cli import content, options
 from fpstore.cli.content import PICTURES, ROWS, TEXTS, Notices
 from fpstore.cli.options import argument, option, output_option, whole_number
@@ -63,8 +59,6 @@ TEXT_OPTIONS = {
 IMAGE_OPTIONS = {"method": "--image-hash", "width": "--width", "min_quality": "--min-quality"}
 SHOWN_CHARACTERS = 60
 COLUMNS = ("feature", "in A", "in B")
-PICTURE_COLUMNS = ("setting", "width", "radius", "recall", "strangers")
-TEXT_COLUMNS = (*PICTURE_COLUMNS[:3], "threshold", *PICTURE_COLUMNS[3:], "removed", "wrong")
 SHOWN_RADII = (0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24)  # at 64 bits
 EN_DASH = "\u2013"
 
@@ -89,8 +83,8 @@ EN_DASH = "\u2013"
         "A change by which near-duplicates are made, such as words=2 or, as a share, typos=0.01: "
         "typos, words, drop (of sentences), numbers, boilerplate, truncate. With --image resize, "
         "crop, watermark, corner, border or caption (shares), jpeg (quality), blur (pixels), "
-        "brightness (factor), rotate or turn (degrees), and grey or mirror without an amount. The "
-        "names that are printed are taken, too: 'resize 50%'. May be repeated.",
+        "brightness (factor), rotate or turn (degrees), and grey or mirror without an amount. May "
+        "be repeated.",
         into="changes",
         multiple=True,
     ),
@@ -147,20 +141,22 @@ def calibrate(args: Arguments) -> None:
     result = _calibration(args)
     if args.as_json:
         print_json(result.to_dict())
-    else:
-        _print_calibration(result)
+        return
+    _print_settings(result)
+    _print_copies(result.suggestions[0].measured)
+    _print_sample(result)
+    _print_advice(result)
 
 
 def _calibration(args: Arguments) -> Calibration:
-    kind = content.declared_kind(args)
+    kind, notices = content.declared_kind(args), Notices(TEXTS)
     if args.image:
         refused = ("format", "encoding", "html", "most_wrong", "group")
         args.refuse("does not go with --image", *refused)
     if kind not in (TEXTS, PICTURES):
         args.refuse("is for folders: with --text or --image", "suffixes")
-    notices, columns = Notices(TEXTS), None
     with usage_errors():
-        measure_options = Options(
+        choice = Options(
             args.image,
             args.settings or None,
             args.changes or None,
@@ -171,15 +167,15 @@ def _calibration(args: Arguments) -> Calibration:
             args.resemblance,
             args.seed,
         )
-        if not args.image:
-            columns = text_columns(args.text or args.text_field)
+        columns = None if args.image else text_columns(args.text or args.text_field)
     if columns is None:
         warnings.filterwarnings("ignore", module=r"PIL\b")  # the notices report what cannot be read
-        if not args.settings and PDQ not in {setting.name for setting in measure_options.settings}:
+        if not args.settings and PDQ not in {setting.name for setting in choice.settings}:
             args.note("method=pdq is not compared: pip install pdqhash")
         walk = Walk(corpus_paths(args.inputs), args.suffixes)
         with args.bars() as bars:
-            result = calibrate_pictures(walk, measure_options, args.resources(bars), notices)
+            resources = args.resources(bars)
+            result = measure(read_pictures(walk, choice, resources, notices), choice, resources)
     else:
         corpus = open_corpus(
             args.inputs,
@@ -191,9 +187,9 @@ def _calibration(args: Arguments) -> Calibration:
             format=args.format,
         )
         with args.bars(corpus) as bars:
-            result = calibrate_texts(
-                corpus, columns, measure_options, args.resources(bars), args.html
-            )
+            resources = args.resources(bars)
+            sample = read_texts(corpus, columns, choice, args.html, resources)
+            result = measure(sample, choice, resources)
     notices.report(args)
     return result
 
@@ -219,85 +215,72 @@ def build_options(fingerprinter: Fingerprinter[Any]) -> list[str] | None:
     return [*first, *(word for key, value in changed.items() for word in (names[key], str(value)))]
 
 
-def _percent(rate: Rate) -> str:
+def _percent(rate: Rate | None) -> str:
+    if rate is None or not rate.total:
+        return ""
     low, high = (f"{100 * end:.1f}" for end in rate.interval)
-    return f"{rate.value:.1%} ({low}{EN_DASH}{high})" if rate.total else ""
+    return f"{rate.value:.1%} ({low}{EN_DASH}{high})"
 
 
-def _cells(suggestion: Suggestion) -> dict[str, str]:
-    """Return the cells of a setting by the headings of their columns."""
-    setting = suggestion.measured.setting
-    cells = {"setting": setting.name, "width": str(suggestion.measured.width), "radius": "none"}
-    if suggestion.radius is not None:
-        # 95 in 100 times the true share is lower
-        strangers = f"{suggestion.strangers.count:,} (<{suggestion.strangers.interval[1]:.0e})"
-        cells |= {
-            "radius": str(suggestion.radius),
-            "recall": _percent(suggestion.recall),
-            "strangers": strangers,
-        }
-    if suggestion.threshold is not None:
-        cells["threshold"] = f"{suggestion.threshold:.2f}"
-    if suggestion.removed is not None and suggestion.wrong is not None:
-        cells |= {
-            "removed": f"{suggestion.removed.count:,}",
-            "wrong": _percent(suggestion.wrong),
-        }
-    return cells
+def _print_settings(result: Calibration) -> None:
+    columns = ["setting", "width", "radius", "recall", "strangers"]
+    limit, rows = "", list[list[str]]()
+    for each in result.suggestions:
+        setting, strangers = each.measured.setting, each.strangers
+        cells = [setting.name, str(each.measured.width), "none", "", ""]
+        if each.radius is not None:
+            # 95 in 100 times the true share is lower
+            near = f"{strangers.count:,} (<{strangers.interval[1]:.0e})"
+            cells[2:] = [str(each.radius), _percent(each.recall), near]
+        rows.append(cells)
+    if not result.options.images:
+        columns = [*columns[:3], "threshold", *columns[3:], "removed", "wrong"]
+        limit = f", at most {100 * result.options.most_wrong:.3g}% removed wrongly"
+        for cells, each in zip(rows, result.suggestions, strict=True):
+            cells.insert(3, "" if each.threshold is None else f"{each.threshold:.2f}")
+            cells += [f"{each.removed.count:,}" if each.removed else "", _percent(each.wrong)]
+    title = f"Settings for {result.sample.documents:,} {result.options.items}{limit}"
+    print_table(f"{title}, the suggested one first", columns, rows)
 
 
-def _radii(width: int) -> list[int]:
-    """Return the radii of the second table: up to 24 of 64 bits, in proportion to the width."""
-    return sorted({round(radius * width / WORD_BITS) for radius in SHOWN_RADII})
-
-
-def _print_distances(measured: Measurement) -> None:
-    radii = _radii(measured.width)
-    kinds = {**measured.copies, "all": measured.all_copies}
+def _print_copies(measured: Measurement) -> None:
+    radii = sorted({round(radius * measured.width / WORD_BITS) for radius in SHOWN_RADII})
     rows = [
         [name, *(f"{distances.within(radius).value:.0%}" for radius in radii)]
-        for name, distances in kinds.items()
+        for name, distances in {**measured.copies, "all": measured.all_copies}.items()
     ]
-    print_table(
-        f"\nCopies found with {measured.setting.name}, by radius", ["kind", *map(str, radii)], rows
-    )
+    title = f"\nCopies found with {measured.setting.name}, by radius"
+    print_table(title, ["kind", *map(str, radii)], rows)
 
 
-def _print_calibration(result: Calibration) -> None:
-    first, evidence = result.suggestions[0], result.evidence
-    columns, limit = list(PICTURE_COLUMNS), ""
-    if result.grouped is not None:
-        columns = list(TEXT_COLUMNS)
-        limit = f", at most {100 * result.most_wrong:.3g}% removed wrongly"
-    title = f"Settings for {result.documents:,} {result.items}{limit}, the suggested one first"
-    cells = map(_cells, result.suggestions)
-    rows = [[row.get(column, "") for column in columns] for row in cells]
-    print_table(title, columns, rows, text_columns=(0,))
-    _print_distances(first.measured)
-    copies = sum(each.shape[1] for each in evidence.copies.values())
-    strangers = evidence.originals * (evidence.originals - 1) // 2
-    facts = [
-        (result.items, f"{result.documents + result.empty:,}"),
-        *([("empty or blank, left out", f"{result.empty:,}")] if result.empty else []),
-        *([("grouped as by dedup", f"{result.grouped:,}")] if result.grouped else []),
-        ("compared", f"{evidence.originals:,}"),
-        *([("near-duplicates of these", f"{evidence.alike:,}")] if evidence.alike else []),
-        ("changed copies", f"{copies:,}"),
-        ("strangers", counted(strangers, "pair")),
-    ]
-    print_facts("\nSample", facts)
+def _print_sample(result: Calibration) -> None:
+    sample, count = result.sample, len(result.sample.strangers)
+    facts = {
+        result.options.items: sample.documents + sample.empty,
+        "empty or blank, left out": sample.empty,
+        "grouped as by dedup": sample.grouped,
+        "compared": count,
+        "near-duplicates of these": sample.alike,
+        "changed copies": sum(pairs.shape[1] for pairs in sample.copies.values()),
+    }
+    rows = [(name, f"{number:,}") for name, number in facts.items() if number]
+    print_facts("\nSample", [*rows, ("strangers", counted(count * (count - 1) // 2, "pair"))])
+
+
+def _print_advice(result: Calibration) -> None:
+    first = result.suggestions[0]
     if not first.fits:
         click.echo("\nNo setting fits: allow more with --most-wrong, or compare others.")
         return
-    flags = build_options(first.measured.setting.fingerprinter)
-    if flags is not None:
-        click.echo("\nTake the first setting with")
-        shown, radius = " ".join(flags), f"--radius {first.radius}"
-        if first.removed is not None:
-            threshold = first.measured.setting.threshold
-            chosen = radius if threshold is None else f"--threshold {threshold}"
-            click.echo(f"fpstore dedup {shown} {chosen} --group {result.group}")
-        click.echo(f"fpstore build {shown} {radius}")
+    setting, radius = first.measured.setting, f"--radius {first.radius}"
+    if (words := build_options(setting.fingerprinter)) is None:
+        return
+    click.echo("\nTake the first setting with")
+    shown = " ".join(words)
+    if not result.options.images:
+        chosen = radius if setting.threshold is None else f"--threshold {setting.threshold}"
+        click.echo(f"fpstore dedup {shown} {chosen} --group {result.options.group}")
+    click.echo(f"fpstore build {shown} {radius}")
 
 
 @verb(

@@ -81,12 +81,6 @@ def share(some, others):
     return len(some & others) / len(some | others)
 
 
-MAKERS = [MinHash(), MinHash(width=128), SimHash(size=2), SimHash(width=256)]
-
-
-@pytest.mark.sampled(1)
-@pytest.mark.full
-@pytest.mark.full
 def removed_by_dedup(table, one, group):
     """Return how many documents `dedup` removes, and how many unlike the kept one."""
     removed = fpstore.dedup(
@@ -113,9 +107,10 @@ def test_distances_are_those_of_brute_force(maker):
         table, text="text", settings=[maker], changes=["words=1", "truncate=0.4"], seed=3, threads=1
     )
     (one,) = result.suggestions
-    items, originals = result.evidence.items, result.evidence.originals
-    assert (result.documents, result.empty, originals, len(items)) == (14, 2, 14, 42)
-    for name, pairs in result.evidence.copies.items():
+    sample = result.sample
+    items, strangers = sample.items, sample.strangers.tolist()
+    assert (sample.documents, sample.empty, strangers, len(items)) == (14, 2, [*range(14)], 42)
+    for name, pairs in sample.copies.items():
         bits = []
         for place, other in pairs.T.tolist():
             assert items[other] == TextChange.parse(name).copy(Material(items[:14]), place, 3)
@@ -151,7 +146,7 @@ def test_what_is_removed_is_what_dedup_removes(setting, group):
             threads=1,
         )
         (one,) = result.suggestions
-        assert (result.grouped, one.removed.total, result.evidence.originals < 40) == (
+        assert (result.sample.grouped, one.removed.total, len(result.sample.strangers) < 40) == (
             130,
             130,
             True,
@@ -213,8 +208,9 @@ def test_a_sample_is_random_and_the_same_again(monkeypatch):
             seed=seed,
             threads=1,
         )
-        assert (result.documents, result.empty) == (200, 3)
-        return result, result.evidence.items[: result.evidence.originals]
+        drawn = result.sample
+        assert (drawn.documents, drawn.empty) == (200, 3)
+        return drawn, [drawn.items[place] for place in drawn.strangers]
 
     (one, first), (_, again), (_, other) = sampled(50, 1), sampled(50, 1), sampled(50, 2)
     assert first == again != other
@@ -230,7 +226,7 @@ def test_a_sample_is_random_and_the_same_again(monkeypatch):
         changes=["truncate=0.1"],
         threads=1,
     )
-    assert len(long.evidence.items[0]) == LONGEST
+    assert len(long.sample.items[0]) == LONGEST
 
 
 def test_threads_do_not_matter():
@@ -252,13 +248,15 @@ def test_threads_do_not_matter():
 
 def test_near_duplicates_of_the_corpus_are_no_strangers():
     each = texts_of(30)
-    clean, twice = (
+    results = [
         calibrate(pa.table({"text": corpus}), text="text", settings=["size=1"], threads=1)
         for corpus in (each, [*each, *each])
-    )
-    assert (twice.documents, twice.evidence.originals, twice.evidence.alike) == (60, 30, 30)
-    assert twice.evidence.items == clean.evidence.items
-    (one,) = twice.suggestions
+    ]
+    clean, twice = (result.sample for result in results)
+    assert (twice.documents, len(twice.strangers), twice.alike) == (60, 30, 30)
+    assert twice.items == [*each, *clean.items]
+    assert twice.strangers.tolist() == clean.strangers.tolist()
+    (one,) = results[1].suggestions
     assert (one.removed, one.wrong) == (Rate(30, 60), Rate(0, 30))
     with pytest.raises(InputError, match="all 2 items of the sample resemble each other"):
         calibrate(pa.table({"text": [each[0], each[0] + " more"]}), text="text")

@@ -64,16 +64,16 @@ def test_distances_are_those_of_brute_force(photos):
     pictures = {path: upright(Path(path)) for path in paths}
     for copies, seed in ((300, 0), (3, 5)):
         found = found_by(photos, copies=copies, seed=seed)
-        items = found.evidence.items
-        assert [item.id for item in items[:COUNT]] == paths
+        items = found.sample.items
+        assert items[:COUNT] == [(path, None) for path in paths]
         for suggestion in found.suggestions:
             hasher, measured = suggestion.measured.setting.fingerprinter, suggestion.measured
             numbers = {path: hasher.fingerprint(path) for path in paths}
             for change in map(ImageChange.parse, CHANGES):
                 apart = []
-                for place, other in found.evidence.copies[change.name].T.tolist():
-                    assert items[other] == (items[place].id, change.name)
-                    path = items[place].id
+                for place, other in found.sample.copies[change.name].T.tolist():
+                    path = items[place][0]
+                    assert items[other] == (path, change.name)
                     apart.append(
                         (
                             numbers[path] ^ hasher.fingerprint(change.copy(pictures[path], seed))
@@ -93,10 +93,10 @@ def test_distances_are_those_of_brute_force(photos):
         assert found.to_dict()["items"] == "pictures"
         assert found_by(photos, copies=copies, seed=seed, threads=3).to_dict() == found.to_dict()
     names = list(found.suggestions[0].measured.copies)
-    assert names == ["resize 50%", "crop 5%", "grey"]
+    assert names == ["resize=0.5", "crop=0.05", "grey"]
     assert found_by(photos, copies=3, seed=5, changes=names).to_dict() == found.to_dict()
     taken = [
-        [item.id for item in found_by(photos, sample=3, seed=seed).evidence.items[:3]]
+        [path for path, _ in found_by(photos, sample=3, seed=seed).sample.items[:3]]
         for seed in (1, 1, 2, 3)
     ]
     assert taken[0] == taken[1]
@@ -114,14 +114,10 @@ def test_copies_in_the_folder_do_not_change_what_is_suggested(photos):
             encoded(ImageChange.parse("brightness=0.8").copy(original))
         )
     found = found_by(photos)
-    assert (found.documents, found.evidence.originals, found.evidence.alike) == (
-        COUNT + 6,
-        COUNT,
-        6,
-    )
-    assert [item.id for item in found.evidence.items[:COUNT]] == [
-        item.id for item in clean.evidence.items[:COUNT]
-    ]
+    sample = found.sample
+    assert (sample.documents, len(sample.strangers), sample.alike) == (COUNT + 6, COUNT, 6)
+    strangers = [sample.items[place] for place in sample.strangers]
+    assert strangers == clean.sample.items[:COUNT]
     expected = clean.to_dict()["settings"]
     assert [(one["setting"], one["by_distance"]) for one in found.to_dict()["settings"]] == [
         (one["setting"], one["by_distance"]) for one in expected
@@ -131,9 +127,9 @@ def test_copies_in_the_folder_do_not_change_what_is_suggested(photos):
     assert ["near-duplicates of these", "6"] in [
         line.rsplit(maxsplit=1) for line in printed.splitlines()
     ]
-    assert found_by(photos, resemblance=1.0).evidence.alike == 0
+    assert found_by(photos, resemblance=1.0).sample.alike == 0
     # a picture with copies stands for its family
-    kept = found_by(photos, copies=3, seed=2).evidence
+    kept = found_by(photos, copies=3, seed=2).sample
     assert kept.copies["grey"].shape == (2, 3)
 
 
@@ -145,11 +141,8 @@ def test_what_is_left_out_or_made_smaller_is_counted(photos):
     (photos / "large.png").write_bytes(encoded(scene(31, (LARGEST + 1, 40))))
     told = []
     found = found_by(photos, on_notice=lambda path, why: told.append((path.name, why)))
-    assert (found.items, found.documents, found.empty) == ("pictures", COUNT + 1, 1)
-    large = found.evidence.items[
-        [item.id for item in found.evidence.items].index("photos/large.png")
-    ]
-    assert large.change is None
+    assert (found.sample.documents, found.sample.empty) == (COUNT + 1, 1)
+    assert ("photos/large.png", None) in found.sample.items
     assert told == [
         ("empty.png", "broken"),
         ("notes.txt", "other"),
@@ -171,7 +164,7 @@ def test_pictures_that_pdq_refuses_are_missed(photos):
     (photos / "dull.png").write_bytes(encoded(scene(8).filter(ImageFilter.GaussianBlur(40))))
     (one,) = found_by(photos, settings=["method=pdq"]).suggestions
     assert ImageHash(method="pdq").is_empty(photos / "dull.png")
-    assert one.measured.copies["resize 50%"].missed >= 1
+    assert one.measured.copies["resize=0.5"].missed >= 1
     assert one.measured.strangers.within(256).total <= COUNT * (COUNT - 1) // 2
 
 

@@ -8,9 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fpstore import _kernel
-from fpstore.calibration.text_changes import CHANGES, Material, TextChange, sentences
+from fpstore.calibration.text_changes import CHANGES as NAMES
+from fpstore.calibration.text_changes import Material, TextChange, sentences
 from fpstore.errors import InputError
 
+CHANGES = [*map(TextChange.parse, NAMES)]
 ENGLISH = " ".join(
     f"On 2023-04-{day:02} the ship number {day * 7} left harbour {name}, and nobody saw it before "
     "May."
@@ -131,15 +133,8 @@ def test_sentences_of_hostile_texts_are_found_in_linear_time():
 
 
 def test_changes_are_read_named_and_refused():
-    names = {
-        "words=2": "words 2",
-        "typos=0.01": "typos 1%",
-        "numbers=1": "numbers 100%",
-        "truncate=0.125": "truncate 12.5%",
-    }
-    assert {text: TextChange.parse(text).name for text in names} == names
-    for change in (*CHANGES, TextChange.parse("words=0.25"), TextChange.parse("typos=0.07")):
-        assert TextChange.parse(change.name) == change
+    names = ["words=2", "typos=0.01", "numbers=1", "truncate=0.125", "drop=123456789", *NAMES]
+    assert [TextChange.parse(name).name for name in names] == names
     for text, told in (
         ("", "one of typos, words"),
         ("typo=1", "one of typos, words"),
@@ -153,10 +148,8 @@ def test_changes_are_read_named_and_refused():
         ("truncate=0", "a share"),
         ("boilerplate=x", "a share"),
         ("words=" + "9" * 400, "whole number"),
-        ("words 2%%", "."),
-        ("words  2", "."),
-        ("typos 0%", "."),
-        ("nothing 5%", "."),
+        ("words 2", "one of typos, words"),
+        ("typos=1%", "a share below 1"),
     ):
         with pytest.raises(InputError, match=told):
             TextChange.parse(text)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from fpstore.base.threads import cached_property
 from fpstore.errors import InputError
 from fpstore.hashing import LongestSentences
 from fpstore.hashing.text import TextHash
@@ -25,11 +23,6 @@ class Feature(NamedTuple):
     weight_a: float
     weight_b: float
 
-    @property
-    def pull(self) -> float:
-        """The difference of both weights."""
-        return abs(self.weight_a - self.weight_b)
-
 
 class Comparison:
     """The fingerprints and the features of two texts.
@@ -38,6 +31,23 @@ class Comparison:
     ----------
     fingerprinter : SimHash, MinHash or LongestSentences
     text_a, text_b : str
+
+    Attributes
+    ----------
+    width, distance : int
+        The bits of the fingerprints, and those in which the fingerprints differ.
+    fingerprint_a, fingerprint_b : int
+    features_a, features_b : mapping of str to float
+        The weights of the features of each text.
+    shared : int
+        Features that both texts have, with any weights.
+    jaccard : float
+        The resemblance: the share of all features that both texts have (A. Broder, SEQUENCES 1997,
+        section 2).
+    weighted_jaccard : float
+        The sum of the smaller weights of all features by the sum of the greater weights.
+    differing : list of Feature
+        The features whose weights differ, the greatest difference first.
 
     Raises
     ------
@@ -68,46 +78,34 @@ class Comparison:
         self.width = fingerprinter.width
         self.fingerprint_a = fingerprinter.fingerprint(text_a)
         self.fingerprint_b = fingerprinter.fingerprint(text_b)
-        self.features_a: Mapping[str, float] = fingerprinter.features(text_a)
-        self.features_b: Mapping[str, float] = fingerprinter.features(text_b)
+        self.distance = (self.fingerprint_a ^ self.fingerprint_b).bit_count()
+        self.features_a = a = fingerprinter.features(text_a)
+        self.features_b = b = fingerprinter.features(text_b)
+        features = [Feature(name, a.get(name, 0), b.get(name, 0)) for name in {**a, **b}]
+        self.shared = len(a.keys() & b.keys())
+        self.jaccard = self.shared / len(features)
+        greater = sum(max(each.weight_a, each.weight_b) for each in features)
+        smaller = sum(min(each.weight_a, each.weight_b) for each in features)
+        self.weighted_jaccard = smaller / greater if greater else 1.0
+        self.differing = sorted(
+            (each for each in features if each.weight_a != each.weight_b),
+            key=lambda each: (-abs(each.weight_a - each.weight_b), each.text),
+        )
 
-    @property
-    def _names(self) -> list[str]:
-        return list({**self.features_a, **self.features_b})
-
-    @property
-    def distance(self) -> int:
-        """Bits in which the fingerprints differ."""
-        return (self.fingerprint_a ^ self.fingerprint_b).bit_count()
-
-    @property
-    def shared(self) -> int:
-        """Features that both texts have, with any weights."""
-        return len(self.features_a.keys() & self.features_b.keys())
-
-    @property
-    def jaccard(self) -> float:
-        """The resemblance: the share of all features that both texts have.
-
-        A. Broder, SEQUENCES 1997, section 2.
-        """
-        return self.shared / len(self._names)
-
-    @property
-    def weighted_jaccard(self) -> float:
-        """The sum of the smaller weights of all features by the sum of the greater weights."""
-        pairs = [
-            (self.features_a.get(name, 0), self.features_b.get(name, 0)) for name in self._names
-        ]
-        most = sum(max(pair) for pair in pairs)
-        return sum(min(pair) for pair in pairs) / most if most else 1.0
-
-    @cached_property
-    def differing(self) -> list[Feature]:
-        """The features whose weights differ, the greatest difference first."""
-        features = [
-            Feature(name, self.features_a.get(name, 0), self.features_b.get(name, 0))
-            for name in self._names
-        ]
-        differing = [feature for feature in features if feature.pull]
-        return sorted(differing, key=lambda feature: (-feature.pull, feature.text))
+    def to_dict(self) -> dict[str, Any]:
+        """Return the comparison as JSON values, as ``fpstore compare --json`` prints it."""
+        digits = self.width // 4
+        return {
+            "fingerprint_a": f"{self.fingerprint_a:0{digits}x}",
+            "fingerprint_b": f"{self.fingerprint_b:0{digits}x}",
+            "width": self.width,
+            "distance": self.distance,
+            "features_a": len(self.features_a),
+            "features_b": len(self.features_b),
+            "shared": self.shared,
+            "resemblance": self.jaccard,
+            "weighted_resemblance": self.weighted_jaccard,
+            "differing": [
+                {"feature": text, "weight_a": a, "weight_b": b} for text, a, b in self.differing
+            ],
+        }

@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from fpstore.base.aliases import Progress
 from fpstore.calibration.seeded import Draws, Reservoir
 from fpstore.hashing.page_text import check_extractor, main_texts
 from fpstore.hashing.text import TextHash
 from fpstore.io.source import Projection, RowSource
-
-
-class LearnedWeights(NamedTuple):
-    """A fingerprinter with learnt weights.
-
-    ``sample_size`` documents were sampled, of ``documents`` with a text.
-    """
-
-    fingerprinter: TextHash
-    sample_size: int
-    documents: int
 
 
 def learn_weights(
@@ -31,13 +20,14 @@ def learn_weights(
     sample: int,
     most: int,
     seed: int,
-    html: bool | str = False,
-    progress: Progress | None = None,
-) -> LearnedWeights:
+    html: bool | str,
+    progress: Progress,
+) -> tuple[TextHash, int, int]:
     """Learn the weights of at most ``most`` features from a random sample of rows, read once.
 
     The projection names one column of texts, or several: then a document has the features of all of
-    them. For pages of HTML, the main texts count.
+    them. For pages of HTML, the main texts count. Returns the fingerprinter with the weights, and
+    the numbers of documents with a text in the sample and in all rows.
 
     Raises
     ------
@@ -50,16 +40,14 @@ def learn_weights(
         for document in batch.row_texts():
             reservoir.add(document)
         read += len(batch.flags)
-        if progress is not None:
-            progress("reading", read, None)
+        progress("reading", read, None)
     texts, extractor = reservoir.sample(), check_extractor(html)
 
     def sampled() -> Iterator[tuple[str | None, ...]]:
         for done, document in enumerate(texts):
-            if progress is not None and done % 100 == 0:
+            if done % 100 == 0:
                 progress("learning", done, len(texts))
-            one_column = document if isinstance(document, tuple) else (document,)
-            yield one_column if extractor is None else tuple(main_texts(one_column, extractor))
+            columns = document if isinstance(document, tuple) else (document,)
+            yield columns if extractor is None else tuple(main_texts(columns, extractor))
 
-    weighted = fingerprinter.learn_from_rows(sampled(), most)
-    return LearnedWeights(weighted, len(texts), reservoir.count)
+    return fingerprinter.learn_from_rows(sampled(), most), len(texts), reservoir.count

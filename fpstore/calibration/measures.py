@@ -122,7 +122,7 @@ class Measurement:
         self.strangers = Distances(all_distances(hashed.rows[strangers], self.width))
 
     def _between(self, hashed: Hashed, pairs: Places) -> Distances:
-        both = hashed.known[pairs].all(0)
+        both = hashed.known[pairs[0]] & hashed.known[pairs[1]]
         first, second = pairs[:, both]
         bits = np.bitwise_count(hashed.rows[first] ^ hashed.rows[second]).astype(np.intp)
         counts = np.bincount(bits if bits.ndim == 1 else bits.sum(-1), minlength=self.width + 1)
@@ -169,8 +169,8 @@ def all_distances(rows: Words, width: int) -> Histogram:
     """Return the number of pairs of different rows at each distance, shape (width + 1,)."""
     counts = np.zeros(width + 1, np.int64)
     for _, bits in distances_in_blocks(rows):
-        is_earlier = np.tri(*bits.shape, dtype=bool)  # also the row itself
-        counts += np.bincount(bits[~is_earlier], minlength=width + 1)
+        later = bits[np.triu(np.ones(bits.shape, np.bool_), 1)]
+        counts += np.bincount(later, minlength=width + 1)
     return counts
 
 

@@ -34,7 +34,7 @@ from fpstore.cli.content import PICTURES, ROWS, TEXTS, Notices
 from fpstore.cli.options import argument, option, output_option, whole_number
 from fpstore.cli.output import print_facts, print_json, print_table
 from fpstore.cli.verb import Arguments, fail, usage_errors, verb
-from fpstore.errors import InputError, counted, one_line
+from fpstore.errors import InputError, counted, one_line, shortened
 from fpstore.hashing import Fingerprinter, ImageHash, MinHash, SimHash
 from fpstore.hashing.corpora import corpus_paths, open_corpus, open_source
 from fpstore.hashing.documents import ROW_SUFFIXES, DocumentFiles, Walk
@@ -57,8 +57,6 @@ TEXT_OPTIONS = {
     "tokenizer": "--tokenizer",
 }
 IMAGE_OPTIONS = {"method": "--image-hash", "width": "--width", "min_quality": "--min-quality"}
-SHOWN_CHARACTERS = 60
-COLUMNS = ("feature", "in A", "in B")
 SHOWN_RADII = (0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24)  # at 64 bits
 EN_DASH = "\u2013"
 
@@ -322,7 +320,10 @@ def compare(args: Arguments) -> None:
     comparison = Comparison(maker, text_a, text_b)
     notices.report(args)
     if args.as_json:
-        print_json(_record(comparison, args.limit if args.is_given("limit") else None))
+        record = comparison.to_dict()
+        if args.is_given("limit"):
+            del record["differing"][args.limit :]
+        print_json(record)
     else:
         _print_comparison(comparison, args)
 
@@ -351,60 +352,37 @@ def _read(path: str, notices: Notices, args: Arguments) -> str:
     return main_texts([text], args.html)[0] if args.html else text
 
 
-def _record(comparison: Comparison, limit: int | None) -> dict[str, Any]:
-    digits = comparison.width // 4
-    return {
-        "fingerprint_a": f"{comparison.fingerprint_a:0{digits}x}",
-        "fingerprint_b": f"{comparison.fingerprint_b:0{digits}x}",
-        "width": comparison.width,
-        "distance": comparison.distance,
-        "features_a": len(comparison.features_a),
-        "features_b": len(comparison.features_b),
-        "shared": comparison.shared,
-        "resemblance": comparison.jaccard,
-        "weighted_resemblance": comparison.weighted_jaccard,
-        "differing": [
-            {"feature": text, "weight_a": a, "weight_b": b}
-            for text, a, b in comparison.differing[:limit]
-        ],
-    }
-
-
 def _print_comparison(comparison: Comparison, args: Arguments) -> None:
-    record, limit = _record(comparison, 0), args.limit
-    only_a = sum(not feature.weight_b for feature in comparison.differing)
-    only_b = sum(not feature.weight_a for feature in comparison.differing)
-    reweighted = len(comparison.differing) - only_a - only_b
+    record, differing = comparison.to_dict(), comparison.differing
+    only_a = sum(not feature.weight_b for feature in differing)
+    only_b = sum(not feature.weight_a for feature in differing)
+    reweighted = len(differing) - only_a - only_b
     rows = [
         (
-            f"A, {_input_name(args.a)}",
-            record["fingerprint_a"],
-            f"{record['features_a']:,} features, {only_a:,} only in A",
-        ),
-        (
-            f"B, {_input_name(args.b)}",
-            record["fingerprint_b"],
-            f"{record['features_b']:,} features, {only_b:,} only in B",
-        ),
+            f"{name}, {_input_name(path)}",
+            fingerprint,
+            f"{features:,} features, {only:,} only in {name}",
+        )
+        for name, path, fingerprint, features, only in (
+            ("A", args.a, record["fingerprint_a"], record["features_a"], only_a),
+            ("B", args.b, record["fingerprint_b"], record["features_b"], only_b),
+        )
+    ]
+    rows += [
         ("distance", f"{comparison.distance}", f"of {comparison.width} bits"),
         ("shared", f"{comparison.shared:,}", f"features, {reweighted:,} with different weights"),
         ("resemblance", f"{comparison.jaccard:.3f}", f"{comparison.weighted_jaccard:.3f} weighted"),
     ]
     print_table("Two texts", ("", "", ""), rows, text_columns=(0, 2))
-    if not comparison.differing:
+    if not differing:
         return
-    differing = [
-        (_shown(feature.text), f"{feature.weight_a:g}", f"{feature.weight_b:g}")
-        for feature in comparison.differing[:limit]
+    cells = [
+        (shortened(one_line(feature.text)), f"{feature.weight_a:g}", f"{feature.weight_b:g}")
+        for feature in differing[: args.limit]
     ]
-    print_table("\nFeatures whose weights differ most", COLUMNS, differing)
-    if len(comparison.differing) > limit:
-        click.echo(f"and {len(comparison.differing) - limit:,} more: --limit shows them.")
-
-
-def _shown(feature: str) -> str:
-    line = one_line(feature)
-    return line if len(line) <= SHOWN_CHARACTERS else line[: SHOWN_CHARACTERS - 1] + "…"
+    print_table("\nFeatures whose weights differ most", ("feature", "in A", "in B"), cells)
+    if len(differing) > args.limit:
+        click.echo(f"and {len(differing) - args.limit:,} more: --limit shows them.")
 
 
 @verb(
@@ -474,7 +452,7 @@ def weights(args: Arguments) -> None:
         rows = open_source(args.inputs, format=args.format, encoding=args.encoding, again=False)
     notices.sources.append(rows)
     with args.bars(rows) as bars:
-        learnt = learn_weights(
+        learnt, sampled, documents = learn_weights(
             rows,
             Projection(text=columns),
             maker,
@@ -485,12 +463,10 @@ def weights(args: Arguments) -> None:
             progress=bars,
         )
     with Sink(args.output) as sink:
-        sink.write(dump_weights(learnt.fingerprinter))
+        sink.write(dump_weights(learnt))
     notices.report(args)
-    weights = learnt.fingerprinter.weights
-    if args.output != "-" and not args.quiet and weights is not None:
-        sampled = f"{learnt.sample_size:,} of {counted(learnt.documents, 'document')}"
+    if args.output != "-" and not args.quiet and learnt.weights is not None:
         click.echo(
-            f"{printable(args.output)}: weights of {counted(len(weights.hashes), 'piece')}, learnt "
-            f"from {sampled}"
+            f"{printable(args.output)}: weights of {counted(len(learnt.weights.hashes), 'piece')}, "
+            f"learnt from {sampled:,} of {counted(documents, 'document')}"
         )

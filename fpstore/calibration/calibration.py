@@ -151,22 +151,19 @@ def calibrate(
 
     Parameters
     ----------
-    source : path, paths, or table
-        As for :func:`fpstore.dedup`. For pictures files and folders.
+    source, format, encoding, html
+        As for :func:`fpstore.dedup`; for pictures files and folders. Copies are made of the main
+        texts of pages.
     text : str or True, optional
         The column of the texts; True if each file is a text.
     image : bool
         The files are pictures. Pictures of more than 512 pixels on a side are made smaller before
         they are copied.
-    format, encoding, html
-        How the texts are read, as for :func:`fpstore.dedup`. Copies are made of the main texts of
-        pages.
     settings : iterable of str or Fingerprinter, optional
-        Parameters of `SimHash`, such as ``"shingle=words,size=2"``, or of `MinHash`, such as
-        ``"method=minhash,size=2"``; for pictures of `ImageHash`, such as
-        ``"method=difference,width=256"``; or fingerprinters. ``"method=minhash,threshold=0.7"`` and
-        ``"size=3,width=256,radius=54"`` are measured at this radius only. By default some usual
-        ones.
+        Fingerprinters, or parameters such as ``"shingle=words,size=2"`` of `SimHash`,
+        ``"method=minhash,size=2"`` of `MinHash` and ``"method=difference,width=256"`` of
+        `ImageHash`. ``"method=minhash,threshold=0.7"`` and ``"size=3,width=256,radius=54"`` are
+        measured at this radius only. By default some usual ones.
     changes : iterable of str, optional
         Kinds of changes with amounts, such as ``"words=2"`` or ``"typos=0.01"``, for pictures
         ``"resize=0.5"`` or ``"jpeg=20"``.
@@ -214,8 +211,8 @@ def calibrate(
     -----
     Resemblance follows A. Broder, *On the resemblance and containment of documents*, SEQUENCES
     1997; of pictures the normalized cross-correlation (J. P. Lewis, Vision Interface 1995) at
-    32 x 32. Intervals follow E. B. Wilson, JASA 22 (1927), and take the pairs for independent;
-    pairs of strangers are not quite.
+    32 x 32. Intervals (E. B. Wilson, JASA 22, 1927) take the pairs for independent; pairs of
+    strangers are not quite.
 
     Examples
     --------

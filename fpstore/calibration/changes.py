@@ -43,7 +43,7 @@ class Change:
     @classmethod
     def parse(cls, text: str) -> Self:
         """Parse a change such as ``typos=0.01`` or ``grey``."""
-        name, equals, amount = text.partition("=")
+        name, equals, amount = str(text).partition("=")
         kind = cls.kinds.get(name)
         if kind is None:
             label, examples = cls.usage

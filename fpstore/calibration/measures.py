@@ -13,9 +13,10 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.base.aliases import Words
 from fpstore.base.keywords import keyword
-from fpstore.base.width import Width
+from fpstore.base.pools import in_order
 from fpstore.calibration.settings import Setting
 from fpstore.errors import InputError
+from fpstore.hashing import Fingerprinter
 from fpstore.hashing.base import Hashed
 
 Histogram = npt.NDArray[np.int64]  # pairs by distance, shape (width + 1,)
@@ -146,11 +147,10 @@ class Measurement:
         return int(np.searchsorted(copies, copies[radius]))
 
 
-def hash_items(setting: Setting, items: Iterable[Any], threads: int) -> Hashed:
-    values, is_known = setting.fingerprinter.fingerprints(items, empty="mask", threads=threads)
-    width = Width(setting.fingerprinter.width)
-    rows = width.from_bytes(values) if width.words > 1 else values.astype(np.uint64)
-    return Hashed(rows, is_known)
+def hash_items(maker: Fingerprinter[Any], items: Iterable[Any], threads: int) -> Hashed:
+    parts = [part for _, part in in_order(maker.hashed, maker.batches(items), threads)]
+    rows = np.concatenate([part.rows for part in parts])
+    return Hashed(rows, np.concatenate([part.known for part in parts]))
 
 
 def distances_in_blocks(rows: Words) -> Iterator[tuple[int, npt.NDArray[np.uint16]]]:

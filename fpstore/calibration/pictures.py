@@ -157,7 +157,10 @@ def _measure(options: Options, budget: MemoryBudget, file: File, *, copied: bool
         copy = change.copy(picture, options.seed)
         if copy is not None:
             copies[change.name] = copy
-    hashed = [hash_items(setting, [picture, *copies.values()], 1) for setting in options.settings]
+    hashed = [
+        hash_items(setting.fingerprinter, [picture, *copies.values()], 1)
+        for setting in options.settings
+    ]
     return _Picture(document_id(file.path), views(picture), [*copies], hashed)
 
 

@@ -93,7 +93,9 @@ def read_texts(
         alike=len(measured) - len(strangers),
         documents=documents,
         empty=rows - documents,
-        hashed=lambda number: hash_items(options.settings[number], items, resources.threads),
+        hashed=lambda number: hash_items(
+            options.settings[number].fingerprinter, items, resources.threads
+        ),
         grouped=len(texts),
         removal=removal_of(whole_texts, options, resources.threads),
     )
@@ -185,11 +187,11 @@ def resembling_pairs(texts: Sequence[str], least: float, threads: int = 1) -> Pl
     1997). All pairs are estimated by MinHash. Those within the radius that finds nearly all pairs
     at the bound are compared exactly.
     """
-    rows, is_known = CHARACTERS.fingerprints(texts, empty="mask", threads=threads)
+    hashed = hash_items(CHARACTERS, texts, threads)
     sets, radius = shingle_sets(texts, CHARACTERS, threads), CHARACTERS.radius(least, _SURE)
     pairs = [np.empty((2, 0), np.intp)]
-    for start, bits in distances_in_blocks(rows.view(np.uint64)):
+    for start, bits in distances_in_blocks(hashed.rows):
         near = start + np.array(np.nonzero(bits <= radius))
-        near = near[:, (near[0] < near[1]) & is_known[near].all(0)]
+        near = near[:, (near[0] < near[1]) & hashed.known[near].all(0)]
         pairs.append(near[:, sets.similarities(*near) >= least])
     return np.concatenate(pairs, axis=1)

@@ -40,21 +40,15 @@ from fpstore.hashing.corpora import corpus_paths, open_corpus, open_source
 from fpstore.hashing.documents import ROW_SUFFIXES, DocumentFiles, Walk
 from fpstore.hashing.page_text import main_texts
 from fpstore.hashing.registry import dump_weights
-from fpstore.hashing.text import TextHash
 from fpstore.io.sink import Sink
 from fpstore.io.source import Projection
 from fpstore.jobs import GROUPINGS
 
+TEXT_PARAMETERS = ("shingle", "weighting", "width", "digits", "marks", "hyphens", "tokenizer")
 TEXT_OPTIONS = {
-    "shingle": "--shingle",
+    **{name: f"--{name}" for name in TEXT_PARAMETERS},
     "size": "--shingle-size",
-    "weighting": "--weighting",
-    "width": "--width",
-    "digits": "--digits",
-    "marks": "--marks",
-    "hyphens": "--hyphens",
     "hash": "--feature-hash",
-    "tokenizer": "--tokenizer",
 }
 IMAGE_OPTIONS = {"method": "--image-hash", "width": "--width", "min_quality": "--min-quality"}
 SHOWN_RADII = (0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24)  # at 64 bits
@@ -194,23 +188,21 @@ def _calibration(args: Arguments) -> Calibration:
 
 def build_options(fingerprinter: Fingerprinter[Any]) -> list[str] | None:
     """Return the options of ``build`` that make a fingerprinter; None if a parameter has none."""
-    names: dict[str, str] = {
-        ImageHash: IMAGE_OPTIONS,
-        SimHash: TEXT_OPTIONS,
-        MinHash: TEXT_OPTIONS,
-    }.get(type(fingerprinter), {})
-    if not names or (isinstance(fingerprinter, TextHash) and callable(fingerprinter.tokenizer)):
+    if type(fingerprinter) is ImageHash:
+        words, names = ["--image"], IMAGE_OPTIONS
+    elif type(fingerprinter) in (SimHash, MinHash):
+        words, names = ["--method", fingerprinter.name], TEXT_OPTIONS
+    else:
         return None
-    usual = type(fingerprinter)()
-    changed = {
-        key: value
-        for key, value in fingerprinter.parameters.items()
-        if value not in (usual.parameters[key], None)
-    }
-    if not changed.keys() <= names.keys():
+    if callable(getattr(fingerprinter, "tokenizer", None)):
         return None
-    first = ["--method", fingerprinter.name] if isinstance(fingerprinter, TextHash) else ["--image"]
-    return [*first, *(word for key, value in changed.items() for word in (names[key], str(value)))]
+    usual = type(fingerprinter)().parameters
+    for key, value in fingerprinter.parameters.items():
+        if value not in (usual[key], None):
+            if key not in names:
+                return None
+            words += [names[key], str(value)]
+    return words
 
 
 def _percent(rate: Rate | None) -> str:

@@ -52,5 +52,5 @@ def test_distances_of_pictures_are_measured(tmp_path):
     changes = ("--change", "jpeg=75", "--change", "mirror")
     table = rows("image_distances", tmp_path, "--setting", "method=difference", *changes)
     assert table["usual radius"] == [["8"]]
-    assert table["jpeg 75"][1] == ["100%"]
+    assert table["jpeg=75"][1] == ["100%"]
     assert table["mirror"][1] == ["0%"]

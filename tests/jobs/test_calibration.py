@@ -158,6 +158,18 @@ def test_what_is_removed_is_what_dedup_removes(setting, group):
     assert len(shares) > 2
 
 
+@pytest.mark.parametrize(
+    "setting", ["size=1,width=32,radius=4", "method=minhash,width=32,radius=6"]
+)
+def test_what_is_removed_by_32_bits_is_what_dedup_removes(setting):
+    table = pa.table({"text": templated(90, 1)})
+    result = calibrate(table, text="text", settings=[setting], changes=["words=2"], threads=1)
+    (one,) = result.suggestions
+    count, wrong = removed_by_dedup(table, one, "greedy")
+    assert (one.removed.count, one.wrong) == (count, Rate(wrong, count))
+    assert count > 10
+
+
 def test_no_suggestion_removes_more_wrongly_than_allowed():
     table = pa.table({"text": templated(150, 4)})
     wide = ["method=minhash,threshold=0.3", "size=1,radius=20"]

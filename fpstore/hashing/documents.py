@@ -34,6 +34,7 @@ from fpstore.io.encodings import (
     marked_encoding,
 )
 from fpstore.io.files import (
+    HIDDEN,
     MOST_FILE_BYTES,
     FileState,
     HiddenNames,
@@ -117,8 +118,10 @@ class Walk:
         follow_symlinks: bool = False,
         max_bytes: int | None = None,
         encoding: str | None = None,
+        hidden: tuple[str, ...] = HIDDEN,
     ) -> None:
         self.paths = _check_paths(paths)
+        self._hidden = hidden
         self.encoding = check_encoding(encoding)
         self._suffixes = None if suffixes is None else _check_suffixes(suffixes)
         self._recursive = check_flag(recursive, "recursive")
@@ -144,7 +147,7 @@ class Walk:
 
     def files(self) -> Iterator[File]:
         """Yield the files to read, in the order of the paths, and of the names in each folder."""
-        hidden = HiddenNames()
+        hidden = HiddenNames(self._hidden)
         for path in self.paths:
             status = _stat(path)
             if stat.S_ISDIR(status.st_mode):
@@ -241,13 +244,13 @@ class Walk:
                 names = sorted(entry.name for entry in entries)
         except OSError as error:
             raise refused(folder, error) from error
-        for name in filter(is_hidden, names):
-            hidden.add(folder / name)
-        return [
-            (folder / name, _stat(folder / name, follow=self._follow))
-            for name in names
-            if not is_hidden(name)
-        ]
+        visible = list[str]()
+        for name in names:
+            if is_hidden(name, self._hidden):
+                hidden.add(folder / name)
+            else:
+                visible.append(name)
+        return [(folder / name, _stat(folder / name, follow=self._follow)) for name in visible]
 
 
 def _stat(path: Path, *, follow: bool = True) -> os.stat_result:

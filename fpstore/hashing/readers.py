@@ -37,7 +37,7 @@ from fpstore.hashing.fields import TextColumns, column_fingerprinter
 from fpstore.hashing.html import MainText, page_fingerprinter
 from fpstore.hashing.image import ImageHash, Rejection
 from fpstore.hashing.vector_base import Block, VectorFingerprinter
-from fpstore.io.files import check_paths, error_location
+from fpstore.io.files import HIDDEN_AMONG_PICTURES, check_paths, error_location
 from fpstore.io.reader import CHUNK_ROWS, MOST_CHUNK_ROWS, Reader, open_vectors
 from fpstore.io.source import Batch, IdRule, IdType, Projection, RowSource, select_ids
 
@@ -543,6 +543,7 @@ class ImageReader(HashingReader):
             recursive=recursive,
             follow_symlinks=follow_symlinks,
             max_bytes=max_bytes,
+            hidden=HIDDEN_AMONG_PICTURES,
         )
         self._rejection = ""  # of the last picture without a fingerprint
         projection = Projection(id="id", width=Width(fingerprinter.width))

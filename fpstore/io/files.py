@@ -77,15 +77,20 @@ def check_paths(
     return [os.fspath(path) for path in paths]
 
 
-def is_hidden(name: str) -> bool:
-    """Whether a file or folder in a folder is left out, by its name, as pyarrow.dataset does."""
-    return name.startswith((".", "_"))
+HIDDEN = (".", "_")  # begin the names of hidden files and folders, as for pyarrow.dataset
+HIDDEN_AMONG_PICTURES = (".",)  # cameras begin names with _ in some colour spaces
+
+
+def is_hidden(name: str, beginnings: tuple[str, ...] = HIDDEN) -> bool:
+    """Whether a file or folder in a folder is left out, by its name."""
+    return name.startswith(beginnings)
 
 
 class HiddenNames:
     """Counts what is hidden in folders, to report it once."""
 
-    def __init__(self) -> None:
+    def __init__(self, beginnings: tuple[str, ...] = HIDDEN) -> None:
+        self._beginnings = " or ".join(beginnings)
         self._count, self._first = 0, list[str]()
 
     def add(self, path: str | os.PathLike[str]) -> None:
@@ -100,8 +105,8 @@ class HiddenNames:
             more = f" and {self._count - _NAMED:,} more" if self._count > _NAMED else ""
             names = ", ".join(self._first)
             notify(
-                f"{self._count:,} left out of folders, where names that begin with . or _ are "
-                f"hidden: {names}{more}"
+                f"{self._count:,} left out of folders, where names that begin with "
+                f"{self._beginnings} are hidden: {names}{more}"
             )
 
 

@@ -1,6 +1,7 @@
 """Names that begin with . or _ are left out wherever folders are walked.
 
-A note counts them, and a file that is named is read.
+Among pictures, only those that begin with a dot: cameras write names such as _MG_0001.JPG. A note
+counts what is left out, and a file that is named is read.
 """
 
 import logging
@@ -103,11 +104,27 @@ def test_hidden_texts_and_pictures_are_left_out(tmp_path, monkeypatch):
         ["seen/a.txt"]
     ]
     assert [chunk.ids for chunk in ImageReader(".", ImageHash(), suffixes=[".png"])] == [
-        ["seen/a.png"]
+        ["_hidden/a.png", "seen/a.png"]
     ]
     assert [document.id for document in iter_documents("_hidden", suffixes=[".txt"])] == [
         "_hidden/a.txt"
     ]
+
+
+def test_pictures_whose_names_begin_with_an_underscore_are_read(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "camera").mkdir()
+    for name, angle in (("_MG_0001.JPG", 30), ("IMG_0002.JPG", 60), (".trashed.JPG", 90)):
+        Image.linear_gradient("L").rotate(angle).save(f"camera/{name}")
+    done = run("build", "p.fps", "camera", "--image", "--min-quality", 0)
+    assert done.exit_code == 0, done.output
+    note = "1 left out of folders, where names that begin with . are hidden: camera/.trashed.JPG"
+    assert note in done.stderr
+    with fpstore.open("p.fps") as store:
+        assert [name in store.ids for name in ("camera/_MG_0001.JPG", "camera/IMG_0002.JPG")] == [
+            True,
+            True,
+        ]
 
 
 def test_hidden_inputs_of_plans_are_left_out(corpus):

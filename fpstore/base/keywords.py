@@ -20,6 +20,11 @@ def keyword(name: str, value: object = None) -> str:
     return option if value is None or value is True else f"{option} {value}"
 
 
+def in_python() -> bool:
+    """Return whether the caller is a program in Python, not a verb of the command line."""
+    return options is None
+
+
 def accepts(name: str, value: object = None) -> bool:
     """Return whether the caller can pass a keyword: a verb may lack the option."""
     return options is None or (f"{name}=True" if value is True else name) in options

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from fpstore.base.aliases import Bytes, Words
 from fpstore.base.arrays import distinct_places
-from fpstore.base.keywords import keyword
+from fpstore.base.keywords import in_python, keyword
 from fpstore.base.width import (
     comparable,
     distinct,
@@ -500,7 +500,10 @@ def kind_with(
         got, hint = (
             ("strings", "integers below 2^64")
             if strings
-            else ("integers", f"strings ({keyword('id_type', 'str')})")
+            else (
+                "integers",
+                "strings" if in_python() else f"strings ({keyword('id_type', 'str')})",
+            )
         )
         raise InputError(f"{path}: its ids are {KIND_WORDS[kind]}, got {got}: give {hint}")
     return kind

@@ -20,7 +20,9 @@ from fpstore.work.checkpoint import Checkpoint, JobIdentity, remove_ended
 def _last(context: click.Context, _: click.Parameter, output: str) -> str:
     """Refuse a single argument, which click takes for the last."""
     if not context.params["inputs"]:
-        raise click.UsageError("Missing argument 'OUTPUT': INPUT... comes before it.")
+        raise click.UsageError(
+            "Missing argument 'OUTPUT': name the file to write after the inputs."
+        )
     return output
 
 

@@ -426,7 +426,8 @@ def not_a_store(path: Path) -> StoreNotFoundError:
                 f"{SHARDS_FILE}"
             )
             return UnfinishedError(f"{path}: is an unfinished sharded store: {advice}", path=path)
-    return StoreNotFoundError(f"{path}: not an fpstore store (no {MANIFEST_FILE} in it)", path=path)
+    reason = "a file" if path.is_file() else f"no {MANIFEST_FILE} in it"
+    return StoreNotFoundError(f"{path}: not an fpstore store ({reason})", path=path)
 
 
 def generation_folder(number: int) -> str:

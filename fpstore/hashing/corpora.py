@@ -12,10 +12,10 @@ from typing import Any, cast
 import numpy as np
 
 from fpstore.base.arguments import is_iterable, printable
-from fpstore.base.keywords import accepts, keyword
+from fpstore.base.keywords import accepts, in_python, keyword
 from fpstore.base.pools import in_order
 from fpstore.base.strings import StringColumn
-from fpstore.errors import InputError
+from fpstore.errors import InputError, StorageError
 from fpstore.hashing.base import Fingerprinter, Hashed
 from fpstore.hashing.documents import DocumentFiles, Notice, Walk
 from fpstore.hashing.fields import count_chars
@@ -158,12 +158,13 @@ def corpus_paths(source: Any, again: bool = True) -> list[str]:
         "a path, several paths, or a table with the Arrow C stream interface (pyarrow, Polars, "
         "pandas, DuckDB)"
     )
-    items = list(source) if is_iterable(source, str, Mapping) else [source]
+    is_list = is_iterable(source, str, Mapping)
+    items = list(source) if is_list else [source]
+    advice = "pyarrow.table({'text': texts}) makes a table of texts"
     if any(
         "\n" in item if isinstance(item, str) else not isinstance(item, os.PathLike)
         for item in items
     ):
-        advice = "pyarrow.table({'text': texts}) makes a table of texts"
         raise InputError(
             f"a corpus is {kinds}, got {type(source).__name__}: {advice}", got=type(source)
         )
@@ -174,6 +175,9 @@ def corpus_paths(source: Any, again: bool = True) -> list[str]:
         raise InputError(
             "a corpus is read more than once, which standard input cannot be: write it to a file"
         )
+    if is_list and in_python() and not any(map(os.path.lexists, paths)):
+        message = f"{printable(paths[0])}: no such file or folder; a list has paths: {advice}"
+        raise StorageError(message, path=paths[0])
     return paths
 
 

@@ -234,7 +234,7 @@ MEMORY = option(
 )
 WIDTH = option(
     "--width BITS",
-    "Bits of a fingerprint: 32, 64, 128 or 256. For minhash by default 256.",
+    "Bits of a fingerprint: 32, 64, 128 or 256. Without it, minhash takes 256.",
     ParsedValue("integer", lambda text: check_width(_number(text)).bits),
     default=64,
 )

@@ -243,7 +243,8 @@ FEATURES = (
     ),
     option(
         "--stop-words FILE",
-        "Only pieces with one of the words in this file count: adverts and menus have few.",
+        "Keep pieces with one of the words in this file, and no others: adverts and menus have few "
+        "stop words.",
     ),
 )
 SHINGLES = (

@@ -25,8 +25,8 @@ from fpstore.jobs.clusters import CLUSTER_COLUMNS, write_clusters
 from fpstore.jobs.store_job import StoreJob, clusters_job, join_job, pairs_job
 
 SAME = (
-    "{} with the fingerprint of another one: fpstore cluster brings them together, --duplicates "
-    "pairs them"
+    "not listed: {} with the fingerprint of another one: fpstore cluster brings them together, "
+    "--duplicates pairs them"
 )
 PAIR_COLUMNS = ("a", "b", "distance", "id_a", "id_b")
 JOB = (options.OUTPUT, *options.LIMITS, RESUME, *options.RESULT)

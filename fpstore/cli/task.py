@@ -13,6 +13,7 @@ from fpstore.base.arguments import printable
 from fpstore.cli import options
 from fpstore.cli.options import argument, option, whole_number
 from fpstore.cli.output import print_json, print_table
+from fpstore.cli.signals import advice_on_interrupt
 from fpstore.cli.verb import Arguments, Verbs, fail, usage_errors, verb
 from fpstore.errors import counted
 
@@ -132,7 +133,8 @@ def run(args: Arguments) -> None:
 
 
 def run_all(args: Arguments, plan: Plan, processes: int) -> None:
-    with args.bars() as bars:
+    advice = "; results of finished tasks stay in the plan: the same command goes on"
+    with advice_on_interrupt(lambda: advice), args.bars() as bars:
         plan.run_all(processes, memory=args.memory, progress=bars)
 
 

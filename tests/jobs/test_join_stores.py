@@ -424,6 +424,7 @@ def test_the_verb(tmp_path):
     ]
     told = run("pairs", path, "-r", 1).stderr
     assert told.endswith(
-        "2 documents with the fingerprint of another one: fpstore cluster brings them together, "
+        "not listed: 2 documents with the fingerprint of another one: fpstore cluster brings them "
+        "together, "
         "--duplicates pairs them\n"
     )

@@ -207,7 +207,8 @@ def test_the_verbs(tmp_path):
     told = run("pairs", path, "-r", 1)
     assert (told.stdout, told.stderr.count("\n")) == ("", 1)
     assert told.stderr.startswith(
-        "fpstore: 0 pairs of fingerprints; 1 document with the fingerprint of another one: "
+        "fpstore: 0 pairs of fingerprints; not listed: 1 document with the fingerprint of another "
+        "one: "
     )
     told = run("cluster", path)
     assert told.stdout == "a\t0\ta\nb\t0\ta\nc\t0\ta\n"

@@ -158,10 +158,6 @@ class Tracker:
     """The files of a store that one process has open, brought up to date by :meth:`snapshot`."""
 
     def __init__(self, path: Path, pages: str = LAZY) -> None:
-        if not path.exists():
-            raise StoreNotFoundError(f"{path}: no such store", path=path)
-        if not is_store(path):
-            raise not_a_store(path)
         self.path, self.pages = path, pages
         self._lock = threading.RLock()
         self._closed = False
@@ -169,17 +165,19 @@ class Tracker:
         self._generation: Generation | None = None
         self._next: _NextGeneration | None = None
         self._place = HEADER_BYTES  # the end of what was read of the log
-        try:
-            self.folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        except OSError as error:
-            raise refused(path, error) from error
-        self._given_back = finalize(self, os.close, self.folder)
+        for attempt in range(ATTEMPTS):
+            self._open_folder()
+            try:
+                self._resolve()
+                break
+            except BaseException as error:
+                # A store that another one has just replaced looks like a damaged one.
+                replaced = isinstance(error, FpstoreError) and not self.is_same()
+                if not replaced or attempt + 1 == ATTEMPTS:
+                    self.close()
+                    raise
+                self._given_back()
         _trackers.add(self)
-        try:
-            self._resolve()
-        except BaseException:
-            self.close()
-            raise
 
     # Up to date
 
@@ -276,6 +274,17 @@ class Tracker:
         return self.manifest.design
 
     # Opening
+
+    def _open_folder(self) -> None:
+        if not self.path.exists():
+            raise StoreNotFoundError(f"{self.path}: no such store", path=self.path)
+        if not is_store(self.path):
+            raise not_a_store(self.path)
+        try:
+            self.folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            raise refused(self.path, error) from error
+        self._given_back = finalize(self, os.close, self.folder)
 
     def _resolve(self) -> None:
         """Open the current generation; a merge may replace it meanwhile."""

@@ -218,3 +218,32 @@ def test_every_file_of_a_store_that_is_dropped_is_given_back(tmp_path, store):
     assert names >= {"ids.mdb", *({"numbers.mdb", "places.mdb", "strings.mdb"} if strings else ())}
     del again
     assert held_files(tmp_path) == []
+
+
+@pytest.mark.full
+def test_a_store_is_opened_while_another_one_replaces_it(tmp_path):
+    path, replaced = tmp_path / "s", threading.Event()
+    sets = [list(range(10, 60)), list(range(1000, 1080))]
+
+    def build(number):
+        rows = sets[number % 2]
+        ids = [f"document {row}" for row in rows]
+        fpstore.build(path, rows, ids, threads=1, overwrite=True).close()
+
+    def replace():
+        try:
+            for number in range(1, 40):
+                build(number)
+        finally:
+            replaced.set()
+
+    build(0)
+    sizes = set()
+    with ThreadPoolExecutor(1) as pool:
+        replacing = pool.submit(replace)
+        while not replaced.is_set():
+            with fpstore.open(path) as store:
+                sizes.add(len(store))
+        replacing.result()
+    assert sizes == {50, 80}
+    assert held_files(tmp_path) == []

@@ -474,7 +474,9 @@ class Store(Generic[Id]):
 
         snapshot = self.snapshot()
         count = check_whole(count, 1, MOST_LIMIT, "count")
-        radius = self.width if max_radius is None else check_radius(max_radius, self.width)
+        radius = (
+            self.width if max_radius is None else check_radius(max_radius, self.width, "max_radius")
+        )
         return self._matches(
             snapshot, queries, nearest(snapshot, queries, count, radius, parse_threads(threads))
         )

@@ -98,6 +98,7 @@ def pairs(args: Arguments) -> None:
         index.pairs(args)
         return
     with open_store(args.store) as opened, args.bars() as bars:
+        options.check_radius_option(args.radius, opened.width)
         job = pairs_job(opened, args.radius, args.duplicates, args.resources(bars))
         with _written(args, job, PAIR_COLUMNS, opened.width) as (batches, writer):
             distinct, shared = _write_pairs(batches, writer)
@@ -150,6 +151,7 @@ def cluster(args: Arguments) -> None:
         index.cluster(args)
         return
     with open_store(args.store) as opened, args.bars() as bars:
+        options.check_radius_option(args.radius, opened.width)
         job = clusters_job(opened, args.radius, args.group, args.keep, args.resources(bars))
         with _written(args, job, CLUSTER_COLUMNS) as (clusters, writer):
             write_clusters(clusters, writer, bars)
@@ -215,6 +217,7 @@ def join(args: Arguments) -> None:
                 )
         else:
             other = _other_rows(args, opened, notices)
+        options.check_radius_option(args.radius, opened.width)
         bars = stack.enter_context(args.bars())
         job = join_job(opened, other, args.radius, None, args.resources(bars))
         with _written(args, job, PAIR_COLUMNS, opened.width) as (batches, writer):

@@ -427,7 +427,7 @@ def lookup_radius(width: int) -> int:
     return width // LOOKUP_DIVISOR
 
 
-def check_radius(radius: object, most: int = WORD_BITS) -> int:
+def check_radius(radius: object, most: int = WORD_BITS, name: str = "radius") -> int:
     """Return the radius as an int; InputError if it is no whole number from 0 to ``most``."""
     if (
         isinstance(radius, (bool, np.bool_))
@@ -435,7 +435,7 @@ def check_radius(radius: object, most: int = WORD_BITS) -> int:
         or not 0 <= radius <= most
     ):
         raise InputError(
-            f"radius must be a whole number from 0 to {most}, got {show(radius)}", argument="radius"
+            f"{name} must be a whole number from 0 to {most}, got {show(radius)}", argument=name
         )
     return int(radius)
 

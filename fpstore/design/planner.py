@@ -116,7 +116,7 @@ def plan(
     blocks = check_blocks(block_bytes, codec, width, filter).preferring(prefer, storage)
     disk_budget = None if disk_budget is None else parse_size(disk_budget, "disk_budget")
     memory_budget = None if memory_budget is None else parse_size(memory_budget, "memory_budget")
-    rows = None if sample is None else check_fingerprints(sample, valid_width)
+    rows = None if sample is None else check_fingerprints(sample, valid_width, "sample")
     return _ranked(
         n,
         radius,

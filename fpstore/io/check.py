@@ -181,7 +181,9 @@ def check_fingerprint(value: object, width: Width = WIDTH_64) -> int:
     )
 
 
-def check_fingerprints(values: object, width: Width = WIDTH_64) -> Words:
+def check_fingerprints(
+    values: object, width: Width = WIDTH_64, argument: str = "fingerprints"
+) -> Words:
     """Return a caller's fingerprints as contiguous rows, without a copy where possible.
 
     They are an array of n fingerprints: uint32 or uint64, shape (n,), for widths of 32 and 64;
@@ -193,7 +195,7 @@ def check_fingerprints(values: object, width: Width = WIDTH_64) -> Words:
     """
     array = as_array(values)
     if array is None:
-        return _rows_of_list(_as_list(values, "fingerprints"), width)
+        return _rows_of_list(_as_list(values, argument), width)
     if array.dtype.kind in "OUT" and array.ndim == 1:
         return _rows_of_list(array.tolist(), width)
     return rows_of_array(array, width)

@@ -63,7 +63,6 @@ BAD_ARGUMENTS: Uses = [
     (["build", "no/such/folder.fps", "crawl.tsv"], "no/such: no such folder"),
     (["build", "/sys/new.fps", "crawl.tsv"], "/sys/new.fps: cannot write"),
     (["probe", "notes", "1"], "notes: not an fpstore store"),
-    (["probe", "crawl.fps", "--input", "missing.npy"], "missing.npy: no such file"),
     (["repair", "missing.fps"], "missing.fps: no such store"),
     (["insert", "crawl.fps", "a.npy"], "its ids are strings: give one for each row"),
     (["insert", "numbers.fps", "new.tsv"], "got strings: give integers below 2\\^64"),
@@ -96,7 +95,6 @@ WRONG_USE: Uses = [  # which ends with 2
     (["nonsense"], "nonsense"),
     (["--nonsense"], "nonsense"),
     (["build", "x.fps"], "INPUT.*fpstore build --help"),
-    (["build", "x.fps", "crawl.tsv", "--storage", "warm"], "warm"),
     (
         ["build", "x.fps", "crawl.tsv", "--shingle", "words"],
         "--shingle is for files .*--text or --text-field., not for fingerprints",
@@ -105,7 +103,6 @@ WRONG_USE: Uses = [  # which ends with 2
         ["build", "x.fps", "notes", "--text", "--decimal"],
         "--decimal is for fingerprints, not for files of texts",
     ),
-    (["probe", "crawl.fps"], "give fingerprints"),
     (["probe", "notes.fps"], "give fingerprints, files or --input FILE"),
     (
         ["probe", "notes.fps", "draft.txt", "--input", "a.npy"],
@@ -119,23 +116,11 @@ WRONG_USE: Uses = [  # which ends with 2
     (["scan", "crawl.fps", "1"], "--radius"),
     (["export", "crawl.fps", "--json", "--format", "csv"], "--json does not go with"),
     (["build", "x.fps", "notes", "--text", "--suffix", "txt"], "--suffix: must start with a dot"),
-    (
-        ["build", "x.fps", "notes", "--text", "--shingle-size", 0],
-        "--shingle-size: must be a whole number from 1 to 255",
-    ),
-    (
-        ["build", "x.fps", "crawl.tsv", "-r", 65],
-        "--radius: must be a whole number from 0 to 64, got '65'",
-    ),
     (["build", "x.fps", "crawl.tsv", "--design", "best"], "--design: unknown design 'best'"),
     (
         ["build", "x.fps", "crawl.tsv", "--design", "manku-10", "-r", 5],
         "manku-10 is exact up to radius 3",
     ),
-    (["build", "x.fps", "crawl.tsv", "--memory", "1MiB"], "at least 64MiB"),
-    (["build", "x.fps", "crawl.tsv", "--block-bytes", 100], "--block-bytes: must be one of"),
-    (["build", "x.fps", "crawl.tsv", "--disk-budget", "much"], "--disk-budget: must be"),
-    (["probe", "crawl.fps", "xyz"], "'xyz' is not a fingerprint"),
     (
         ["probe", "crawl.fps", "draft.txt"],
         "'draft.txt' is not a fingerprint.*; --input is for files .* need a store",
@@ -143,15 +128,6 @@ WRONG_USE: Uses = [  # which ends with 2
     (
         ["probe", "crawl.fps", "1111222233334444f"],
         "17 hexadecimal digits, but this store holds 64 bits: expected 16",
-    ),
-    (
-        ["probe", "crawl.fps", "0x1", "-r", 99],
-        "--radius: must be a whole number from 0 to 64, got '99'",
-    ),
-    (["probe", "crawl.fps", "0x1", "--threads", 0], "--threads: must be"),
-    (
-        ["nearest", "crawl.fps", "0x1", "--max-radius", 100],
-        "--max-radius: must be a whole number from 0 to 64, got '100'",
     ),
     (
         ["probe", "crawl.fps", "0x1", "-r", 257],
@@ -165,30 +141,15 @@ WRONG_USE: Uses = [  # which ends with 2
         ["delete", "crawl.fps", "--fingerprints", "f" * 8],
         "8 hexadecimal digits, a fingerprint of 32 bits, but this store",
     ),
-    (
-        ["build", "x.fps", "crawl.tsv", "--width", 16],
-        "--width: must be one of 32, 64, 128, 256, got 16",
-    ),
-    (["plan", "2^24", "--width", "wide"], "--width: must be one of 32, 64, 128, 256, got 'wide'"),
-    (
-        ["insert", "crawl.fps", "new.tsv", "--merge-at", "nan"],
-        "--merge-at: must be a positive number",
-    ),
-    (["insert", "crawl.fps", "new.tsv", "--unmatched", "-r", 99], "--radius: must be"),
     (["delete", "crawl.fps", "--fingerprints", "xyz"], "'xyz' is not a fingerprint"),
     (["delete", "crawl.fps", "--decimal", "a"], "--decimal needs --fingerprints or --pairs"),
     (["redesign", "crawl.fps", "best"], "DESIGN: unknown design 'best'"),
     (["absorb", "crawl.fps", "--renumber"], "Missing argument 'OTHER...'"),
     (["merge", "crawl.fps", "--design", "flip-1"], "fpstore redesign takes another design"),
-    (["split", "crawl.fps", "parts", "--bits", 9], "--bits: must be a whole number from 1 to 8"),
     (["plan", "much"], "'much' is not a number of fingerprints"),
     (
         ["calibrate", "corpus.parquet", "--text-field", "text", "--most-wrong", 2],
         "--most-wrong",
-    ),
-    (
-        ["build", "x.fps", "pages.jsonl", "--text-field", "text", "--id-field", ""],
-        "--id-field: must be the name of a column",
     ),
     (["insert", "crawl.fps", "new.tsv", "--suffix", ".md"], "--suffix"),
     (["insert", "crawl.fps", "new.tsv", "-r", 2], "--radius needs --unmatched"),
@@ -196,7 +157,6 @@ WRONG_USE: Uses = [  # which ends with 2
     (["insert", "crawl.fps"], "INPUT"),
     (["delete", "crawl.fps"], ""),
     (["ids", "crawl.fps", "a", "--json", "-o", "x.tsv"], "--json does not go with"),
-    (["merge", "crawl.fps", "--memory", "1"], "at least 64MiB"),
     (["build", "crawl.fps", "new.tsv", "--force", "--design", "best"], "unknown design"),
     (["repair", "crawl.fps", "--yes", "-o", "x"], ""),
     # Obvious guesses, and the right form.
@@ -225,7 +185,6 @@ WRONG_USE: Uses = [  # which ends with 2
         r"No such option -n: -k N, or --count N, says how many \(",
     ),
     (["nearest", "crawl.fps", "0x1", "--top=3"], "No such option --top: -k N"),
-    (["nearest", "crawl.fps", "0x1", "--nonsense"], "nonsense"),
     (["plan", "-n", 1000000], r"No such option -n: N stands alone, as in fpstore plan 1000000 \("),
     (
         ["dedup", "pages.jsonl", "-o", "clean.jsonl", "--text-field", "text"],

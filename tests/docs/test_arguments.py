@@ -1,15 +1,19 @@
-"""Every keyword of the public functions.
+"""Every keyword of the public functions, and the options of the command line that set them.
 
 Odd values are refused by name before anything is written.
 """
 
 import inspect
+import re
 import shutil
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+from commandline import failure
+from speeds import full
+from store_model import content_of
 
 import fpstore
 from fpstore import errors
@@ -137,6 +141,17 @@ READING = {
     ),
     "backup": ({"path": "copy.fps"}, {"path": PATHS, "overwrite": FLAGS, "progress": NONE}),
     "verify": ({}, {"progress": NONE}),
+    "pairs": ({}, {"radius": NONE | SMALL, "duplicates": FLAGS, **RUNNING, "resume": NONE | PATHS}),
+    "clusters": (
+        {},
+        {
+            "radius": NONE | SMALL,
+            "group": NONE,
+            "keep": NOTHING,
+            **RUNNING,
+            "resume": NONE | PATHS,
+        },
+    ),
 }
 ADDING = {"radius": NONE | SMALL, "always": FLAGS, "sync": NONE}
 WRITING = {
@@ -163,6 +178,167 @@ WRITING = {
     "absorb": ({}, {"renumber": FLAGS, **RUNNING}),
     "redesign": ({"design": "auto"}, {"design": NOTHING, **RUNNING}),
 }
+
+
+# --- Words of the messages -----------------------------------------------------------------------
+
+
+def build(**given):
+    return fpstore.build(**{"path": "new.fps", "fingerprints": [7], **given})
+
+
+def method(name, *values, **given):
+    """Return a call of a method of a store, which takes one more argument."""
+
+    def call(**wrong):
+        with fpstore.open("s.fps", "r+") as store:
+            result = getattr(store, name)(*values, **given, **wrong)
+            return list(result) if inspect.isgenerator(result) else result
+
+    return call
+
+
+read_texts = partial(fpstore.hashing.TextReader, "a.jsonl", fpstore.SimHash())
+RADIUS = "must be a whole number from 0 to 64"
+SIZE = "must be a number of bytes or a size such as 2GiB or 500MB"
+SHARE = "must be a positive number such as 0.1"
+# An argument, a value that is wrong by itself, what is wrong, a call of Python, and a command whose
+# last word is the option that sets the argument.
+WRONG_VALUES = [
+    ("radius", 65, RADIUS, build, "build new.fps a.tsv --radius"),
+    (
+        *("radius", 33, "must be a whole number from 0 to 32", partial(build, width=32)),
+        "build new.fps a.tsv --width 32 --radius",
+    ),
+    (
+        *("radius", 257, "must be a whole number from 0 to 256", partial(build, width=256)),
+        "build new.fps a.tsv --width 256 --radius",
+    ),
+    ("radius", 65, RADIUS, partial(fpstore.plan, 10), "plan 10 --radius"),
+    ("radius", 65, RADIUS, method("probe", 7), "probe s.fps 0x7 --radius"),
+    ("radius", 65, RADIUS, method("probe_many", [7]), "probe s.fps --input a.tsv --radius"),
+    ("radius", 65, RADIUS, method("probe_batches", [7]), None),
+    ("radius", 65, RADIUS, method("scan", [7]), "scan s.fps 0x7 --radius"),
+    ("radius", 65, RADIUS, method("probe_insert", 9, 9), "insert s.fps a.tsv --unmatched --radius"),
+    ("radius", 65, RADIUS, method("pairs"), "pairs s.fps --radius"),
+    ("radius", 65, RADIUS, method("clusters"), "cluster s.fps --radius"),
+    ("radius", 65, RADIUS, method("join", [7]), "join s.fps s.fps --radius"),
+    ("max_radius", 65, RADIUS, method("nearest", 7, 1), "nearest s.fps 0x7 --max-radius"),
+    ("max_radius", 65, RADIUS, method("nearest_many", [7], 1), None),
+    (
+        "count",
+        0,
+        "must be a whole number from 1 to ",
+        method("nearest", 7),
+        "nearest s.fps 7 --count",
+    ),
+    (
+        "limit",
+        0,
+        "must be a whole number from 1 to ",
+        method("probe", 7),
+        "probe s.fps 0x7 --limit",
+    ),
+    ("matches", 0, "must be a whole number from 1 to ", method("probe_batches", [7]), None),
+    (
+        *("threads", 0, "must be a whole number from 1 to 1024", method("probe_many", [7])),
+        "probe s.fps 0x7 --threads",
+    ),
+    ("threads", 1025, "must be a whole number from 1 to 1024", build, "build x a.tsv --threads"),
+    ("bits", 9, "must be a whole number from 1 to 8", method("split", "x"), "split s.fps x --bits"),
+    ("n", -1, "must be a whole number from 0 to 2^64", fpstore.plan, None),
+    ("width", 16, "must be one of 32, 64, 128, 256", build, "build new.fps a.tsv --width"),
+    ("width", "x", "must be one of 32, 64, 128, 256", partial(fpstore.plan, 10), "plan 10 --width"),
+    (
+        *("block_bytes", 100, "must be one of 128, 256, 512, 1024, 2048, 4096", build),
+        "build new.fps a.tsv --block-bytes",
+    ),
+    ("memory", "63MiB", "must be at least 64MiB", build, "build new.fps a.tsv --memory"),
+    ("memory", "1", "must be at least 64MiB", method("merge"), "merge s.fps --memory"),
+    ("memory", "much", SIZE, method("pairs"), "pairs s.fps --memory"),
+    ("disk_budget", "much", SIZE, build, "build new.fps a.tsv --disk-budget"),
+    ("memory_budget", "much", SIZE, partial(fpstore.plan, 10), "plan 10 --memory-budget"),
+    (
+        "merge_at",
+        float("nan"),
+        SHARE,
+        partial(fpstore.open, "s.fps", "r+"),
+        "insert s.fps a.tsv --merge-at",
+    ),
+    ("at", -1.0, SHARE, method("merge"), "merge s.fps --at"),
+    ("index_ids", 3, "must be True or False", build, None),
+    ("filter", "often", "must be True, False or 'auto'", build, None),
+    ("design", 5, "must be auto or the name of a design", build, None),
+    ("design", 5, "must be auto or the name of a design", method("redesign"), None),
+    ("mode", "w", "must be one of r, r+", partial(fpstore.open, "s.fps"), None),
+    (
+        *("size", 0, "must be a whole number from 1 to 255", fpstore.SimHash),
+        "build new.fps a.txt --text --shingle-size",
+    ),
+    (
+        *("id", "", "must be the name of a column", partial(read_texts, text="text")),
+        "build new.fps a.jsonl --text-field text --id-field",
+    ),
+]
+# The same of the arguments that are one of some words.
+CHOICES = [
+    ("storage", ("hot", "cold"), partial(build, design="manku-4"), "build new.fps a.tsv --storage"),
+    ("storage", ("hot", "cold"), partial(fpstore.plan, 10), "plan 10 --storage"),
+    ("prefer", ("balance", "speed", "space"), build, "build new.fps a.tsv --prefer"),
+    ("prefer", ("balance", "speed", "space"), partial(fpstore.plan, 10), "plan 10 --prefer"),
+    ("codec", ("huffman", "elias-fano"), build, "build new.fps a.tsv --codec"),
+    ("group", ("connected", "greedy"), method("clusters"), "cluster s.fps --group"),
+    ("keep", ("first", "smallest", "central"), method("clusters"), "cluster s.fps --keep"),
+    (
+        *("sync", ("commit", "batch", "none"), partial(fpstore.open, "s.fps")),
+        "insert s.fps a.tsv --sync",
+    ),
+    ("sync", ("commit", "batch", "none"), method("insert", 9), None),
+]
+
+
+def check_doors(argument, value, call, of_python, command, of_command):
+    """Compare what both doors say, word for word."""
+    with pytest.raises(fpstore.InputError) as caught:
+        call(**{argument: value})
+    assert caught.value.argument == argument
+    assert re.fullmatch(of_python, str(caught.value))
+    if command:
+        verb = command.split()[0]
+        message = failure(*command.split(), value, code=2)
+        assert re.fullmatch(rf"fpstore: {of_command} \(see fpstore {verb} --help\)\n", message)
+
+
+@pytest.fixture
+def inputs(here):
+    Path("a.tsv").write_text("0000000000000007\t1\n")
+    Path("a.txt").write_text("some words")
+    Path("a.jsonl").write_text('{"text": "some words"}\n')
+
+
+def test_wrong_value_is_named_alike_by_both_doors(inputs):
+    for argument, value, wrong, call, command in WRONG_VALUES:
+        option = command and command.split()[-1]
+        wrong = re.escape(wrong) + (r"\S.*" if wrong.endswith(" to ") else "")
+        check_doors(
+            *(argument, value, call, f"{argument} {wrong}, got {re.escape(repr(value))}"),
+            *(command, f"{option}: {wrong}, got '?{re.escape(str(value))}'?"),
+        )
+    assert {path.name for path in Path.cwd().iterdir()} == {"s.fps", "a.tsv", "a.txt", "a.jsonl"}
+
+
+def test_unknown_choice_is_named_with_those_there_are(inputs):
+    for argument, choices, call, command in CHOICES:
+        option = command and command.split()[-1]
+        known = ", ".join(map(repr, choices))
+        check_doors(
+            *(argument, "odd", call, f"{argument} must be one of {', '.join(choices)}, got 'odd'"),
+            *(command, f"Invalid value for '{option}': 'odd' is not one of {known}\\."),
+        )
+    assert {path.name for path in Path.cwd().iterdir()} == {"s.fps", "a.tsv", "a.txt", "a.jsonl"}
+
+
+# --- Every value of every argument ----------------------------------------------------------------
 
 
 @pytest.fixture
@@ -195,7 +371,9 @@ def refused(call, name, value, accepted):
     assert isinstance(caught, kinds), f"{name}={value!r:.60}: {caught!r}"
     assert str(caught).isprintable(), caught
     argument = getattr(caught, "argument", None)
-    assert argument is None or str(caught).startswith(argument), caught
+    assert argument is None or (name.startswith(argument) and str(caught).startswith(argument)), (
+        f"{name}={value!r:.60}: {caught!r} names {argument}"
+    )
     return None
 
 
@@ -225,33 +403,19 @@ def close_and_remove(before):
     return leaves
 
 
-def test_an_error_of_an_argument_names_it(here):
-    for name, value in {"radius": 99, "width": 7, "threads": 0, "index_ids": 3}.items():
-        with pytest.raises(fpstore.InputError) as caught:
-            fpstore.build("new.fps", [7, 11], **{name: value})
-        assert caught.value.argument == name
+FUNCTIONS = {
+    "build": ({"path": "new.fps", "fingerprints": [7, 11]}, BUILD),
+    "open": ({"path": "s.fps", "mode": "r+"}, OPEN),
+    "plan": ({"n": 1000}, PLAN),
+    "repair": ({"path": "s.fps"}, REPAIR),
+}
 
 
-def test_every_argument_of_the_functions(here):
-    assert names(fpstore.build) == {*BUILD, "fingerprints"}
-    sweep(
-        fpstore.build,
-        {"path": "new.fps", "fingerprints": [7, 11]},
-        BUILD,
-        close_and_remove(set(here.iterdir())),
-    )
-    for function, given, table in (
-        (fpstore.open, {"path": "s.fps", "mode": "r+"}, OPEN),
-        (fpstore.plan, {"n": 1000}, PLAN),
-        (fpstore.repair, {"path": "s.fps"}, REPAIR),
-    ):
-        assert names(function) == set(table)
-        sweep(
-            function,
-            given,
-            table,
-            lambda result: result.close() if isinstance(result, fpstore.Store) else None,
-        )
+@pytest.mark.parametrize("name", ["build", "open", full("plan"), full("repair")])
+def test_every_argument_of_the_functions(here, name):
+    function, (given, table) = getattr(fpstore, name), FUNCTIONS[name]
+    assert names(function) == {*table, "fingerprints"} if name == "build" else set(table)
+    sweep(function, given, table, close_and_remove(set(here.iterdir())))
 
 
 @pytest.mark.parametrize("method", READING)
@@ -268,22 +432,29 @@ def test_every_argument_that_asks(here, method):
         sweep(ask, given, table, close_and_remove(set(here.iterdir())))
 
 
-@pytest.mark.parametrize("method", WRITING)
+@pytest.mark.parametrize(
+    "method", [full(name) if name in ("absorb", "redesign") else name for name in WRITING]
+)
 def test_every_argument_that_changes(here, method):
     given, table = WRITING[method]
     fpstore.build("other.fps", [9], [9]).close()
     with fpstore.open("s.fps", "r+") as store:
-        call = partial(getattr(store, method), *(["other.fps"] if method == "absorb" else []))
-        assert names(call) == set(table)
+        function = partial(getattr(store, method), *(["other.fps"] if method == "absorb" else []))
+        assert names(function) == set(table)
+
+        def call(**values):
+            before = content_of(store)
+            try:
+                return function(**values)
+            except fpstore.FpstoreError:
+                assert content_of(store) == before
+                raise
+
         sweep(call, given, table)
         assert store.verify().ok
 
 
 def test_options_for_changes_are_refused_with_a_read_only_open(here):
-    with pytest.raises(
-        fpstore.InputError, match="sync must be one of commit, batch, none, got 'foo'"
-    ):
-        fpstore.open("s.fps", "r", sync="foo")
     for name, value in (("sync", "batch"), ("merge_at", 0.1)):
         with pytest.raises(
             fpstore.InputError, match=f"{name} is for changing a store: open it with mode='r\\+'"
@@ -291,10 +462,7 @@ def test_options_for_changes_are_refused_with_a_read_only_open(here):
             fpstore.open("s.fps", "r", **{name: value})
 
 
-def test_sizes_and_storage_of_every_design(here):
-    for design in ("auto", "manku-4", "flip-1"):
-        with pytest.raises(fpstore.InputError, match="storage must be one of hot, cold, got 'ssd'"):
-            fpstore.build("new.fps", [1], design=design, storage="ssd")
+def test_sizes_are_numbers_of_bytes_or_words(here):
     sizes = {"disk_budget": 10**9, "memory_budget": 2 << 30}
     assert fpstore.plan(1000, disk_budget="1GB", memory_budget="2GiB") == fpstore.plan(
         1000, **sizes
@@ -357,6 +525,7 @@ def test_arrays_are_refused_where_names_are_listed(here):
                 call(value)
 
 
+@pytest.mark.full
 def test_every_argument_of_simhash_and_of_the_document_reader(here):
     table = takes(
         {
@@ -389,7 +558,7 @@ def test_every_argument_of_simhash_and_of_the_document_reader(here):
 
 
 def test_messages_show_any_value_on_one_short_line():
-    for value in (10**5000, [10**5000], "x" * 10**6, ["y"] * 10**6, b"z" * 10**6, "a\nb", object()):
+    for value in (10**5000, [10**5000], "x" * 10**5, ["y"] * 10**5, b"z" * 10**5, "a\nb", object()):
         shown = errors.show(value)
         assert 0 < len(shown) <= errors.SHOWN_CHARACTERS + 2
         assert shown.isprintable()

@@ -303,6 +303,7 @@ def test_a_full_disk(inputs, mounted_disk, monkeypatch, job, pages):
     failed = run(*arguments)
     assert failed.exit_code == 1, failed.output
     assert re.fullmatch(FULL, failed.stderr), failed.stderr
+    assert failed.stderr.startswith(f"fpstore: {disk}/"), "it names another file than the output"
     assert names(disk) == []
     (disk / "filler").unlink()
     assert run(*arguments, "--quiet").exit_code == 0

@@ -14,6 +14,7 @@ from simhash_oracle import DEFAULTS, is_ignored
 
 from fpstore.errors import FormatVersionError, InputError, MissingExtraError
 from fpstore.hashing import Fingerprinter, LongestSentences, MinHash, SimHash, from_description
+from fpstore.hashing.registry import readable_description
 
 PAGE = "\u9996\u9875\u3000\u65b0\u95fb\u3002{}\u7248\u6743\u6240\u6709\uff01"
 STORY = (
@@ -170,3 +171,8 @@ def test_unknown_names_versions_and_parameters_are_told_apart():
     ):
         with pytest.raises(InputError, match="a hasher is described by"):
             from_description(description)
+
+
+def test_description_with_malformed_parameters_is_shown_as_it_is():
+    malformed = {"name": "simhash", "version": 1, "parameters": 7}
+    assert readable_description(malformed) == "simhash 1 (7)"

@@ -35,25 +35,14 @@ BAD = {
     "float ids": (([1], np.array([1.5])), {}, "float64"),
     "empty id": (([1], [""]), {}, "the id is empty"),
     "surrogate id": (([1], ["\ud800"]), {}, "is not valid UTF-8"),
-    "radius": ((ONE,), {"radius": 65}, "radius must be a whole number from 0 to 64, got 65"),
     "design": ((ONE,), {"design": "manku-5"}, "unknown design 'manku-5'"),
     "uncovered": (
         (ONE,),
         {"design": "manku-4", "radius": 4},
         "manku-4 is exact up to radius 3, got 4",
     ),
-    "described design": ((ONE,), {"design": [{"prefix_bits": 16}]}, "auto or the name of a design"),
     # their record could not be read back
     "too many tables": ((ONE,), {"design": "nested-32-32"}, "more than 500 tables"),
-    "memory": ((ONE,), {"memory": "63MiB"}, "memory must be at least 64MiB"),
-    "memory text": (
-        (ONE,),
-        {"memory": "lots"},
-        "memory must be a number of bytes or a size such as 2GiB",
-    ),
-    "threads": ((ONE,), {"threads": 0}, "threads must be a whole number from 1 to 1024, got 0"),
-    "block bytes": ((ONE,), {"block_bytes": 1000}, "block_bytes must be one of 128, 256"),
-    "storage": ((ONE,), {"storage": "lukewarm"}, "storage must be one of hot, cold"),
     "disk budget": (
         (ONE,),
         {"disk_budget": 1},

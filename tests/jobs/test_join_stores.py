@@ -126,7 +126,6 @@ def test_empty_sides_readers_and_what_is_refused(tmp_path):
             (store, {"ids": [1, 2]}, "a store has its own"),
             ([1, 2], {"ids": [1]}, "1 id for 2 fingerprints"),
             ([1.5], {}, "position 0: a fingerprint is an int"),
-            ([1], {"radius": 65}, "radius"),
             (
                 open_reader(lines, width=128),
                 {},

@@ -207,8 +207,16 @@ def test_there_is_one_writer(path):
     os.waitpid(child.pid, 0)
     with fpstore.open(path, "r+") as store:
         assert 1000 in store
-        with pytest.raises(fpstore.StoreLockedError, match="this process has it open"):
+        own = "this process has it open .* use the store that is open"
+        with pytest.raises(fpstore.StoreLockedError, match=own):
             fpstore.open(path, "r+")
+        (path / "writer.lock").write_text("")  # as while another process notes its number
+        for locked in (
+            lambda: fpstore.open(path, "r+"),
+            lambda: fpstore.repair(path, in_place=True),
+        ):
+            with pytest.raises(fpstore.StoreLockedError, match=": another process has it open for"):
+                locked()
         store.insert(1001)
     fpstore.open(path, "r+").close()
 

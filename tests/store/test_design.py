@@ -17,7 +17,7 @@ from speeds import slow
 
 from fpstore import InputError, TableSpec, _kernel
 from fpstore.design.covering import covers
-from fpstore.design.families import MANKU, Design, _cut, check_radius, design, lookup_radius
+from fpstore.design.families import MANKU, Design, _cut, design, lookup_radius
 from fpstore.design.tables import identity
 
 SIZES = (0, 2**10, 2**24, 2**34)
@@ -443,14 +443,6 @@ def test_bad_names(name, message):
 def test_bad_tables(table, message):
     with pytest.raises(InputError, match=message):
         TableSpec(*table)
-
-
-def test_a_radius_is_a_whole_number_also_of_numpy():
-    for radius in (-1, 65, 3.0, "3", None, True, np.float64(2)):
-        for use in (check_radius, lambda radius: design("flip-1", radius)):
-            with pytest.raises(InputError, match="radius must be a whole number from 0 to 64"):
-                use(radius)
-    assert design("flip-2", np.uint8(3)) == design("flip-2", 3)
 
 
 def test_json_round_trip():

@@ -33,18 +33,6 @@ def test_tables_that_cannot_be_probed_are_damage(tables):
         Design.from_json({"name": "columns-4", "radius": 8, "tables": tables})
 
 
-def test_a_design_is_named(tmp_path):
-    for other in (COLUMNS, design("columns-4", 8), 5, None):
-        with pytest.raises(InputError, match="design must be auto or the name of a design, got"):
-            fpstore.build(tmp_path / "s", [1, 2], radius=8, design=other)
-    fpstore.build(tmp_path / "s", [1, 2], radius=8).close()
-    with (
-        fpstore.open(tmp_path / "s", "r+") as store,
-        pytest.raises(InputError, match="design must be auto or the name of a design"),
-    ):
-        store.redesign(COLUMNS)
-
-
 def test_too_many_fingerprints_for_a_column_table_are_refused():
     made = design("columns-4", 8)
     assert made.lookups(2**32 - 1)

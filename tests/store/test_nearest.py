@@ -13,7 +13,6 @@ from sets import queries_for
 from speeds import crossed, slow
 
 import fpstore
-from fpstore import InputError
 from fpstore.design.costs import scan_nanoseconds
 from fpstore.design.estimates import probe_nanoseconds
 from fpstore.query.nearest import _radii
@@ -168,23 +167,6 @@ def test_the_kernel_leaves_out_what_is_absent(tmp_path):
             table.nearest(queries, 22, 0, 0, 1, absent)
         with pytest.raises(IndexError):
             table.nearest(queries, 22, 1, 0, table.block_count + 1, absent)
-
-
-@pytest.mark.parametrize("count", [0, -1, 1.5, "2", None, True])
-def test_a_count_is_at_least_one(tmp_path, count):
-    with fpstore.build(tmp_path / "s", [1, 2]) as store:
-        with pytest.raises(InputError, match="count must be a whole number"):
-            store.nearest_many([1], count)
-        for ask in (
-            store.probe,
-            lambda *a, limit: store.probe_many([a[0]], limit=limit),
-            store.scan,
-        ):
-            if count is not None:
-                with pytest.raises(InputError, match="limit must be a whole number"):
-                    ask(*(([1], 3) if ask == store.scan else (1,)), limit=count)
-        with pytest.raises(InputError, match="radius must be a whole number from 0 to 64"):
-            store.nearest_many([1], 1, max_radius=65)
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,14 @@ def test_len_and_repr(tmp_path, store):
     assert repr(store) == f"<fpstore.Store {str(path)!r}, closed>"
 
 
+def test_reprs_of_one_are_in_the_singular(tmp_path):
+    with fpstore.build(tmp_path / "s", [7], ["a"]) as store:
+        assert ": 1 fingerprint of 64 bits, radius 3, " in repr(store)
+    with fpstore.build(tmp_path / "t", [6, 7]) as store:
+        assert [repr(pairs) for pairs in store.pairs()] == ["<fpstore.Pairs: 1 pair>"]
+        assert repr(store.clusters()) == "<fpstore.Clusters: 1 cluster of 2 among 2 documents>"
+
+
 def test_matches_iterate_as_lists(tmp_path):
     with fpstore.build(
         tmp_path / "s", [0b0000, 0b0001, 0b1111], ["zero", "one", "fifteen"]
@@ -182,30 +190,6 @@ def test_a_fingerprinter_that_could_not_be_used_later_is_refused(tmp_path):
         with pytest.raises(fpstore.InputError):
             fpstore.build(tmp_path / "u", [1], fingerprinter=bad)
     assert list(tmp_path.iterdir()) == []
-
-
-# --- Arguments that are refused by name -----------------------------------------------------------
-
-
-def test_bad_arguments(store):
-    for bad in (-1, 2**64, 1.0, None, True, np.int64(1), np.float64(1), [1]):
-        with pytest.raises(fpstore.InputError, match=type(bad).__name__):
-            store.probe(bad)
-    for bad in (-1, 65, 1.0, "1", True):
-        for use in (
-            lambda r: store.probe(1, r),
-            lambda r: store.probe_many([1], r),
-            lambda r: store.scan([1], r),
-        ):
-            with pytest.raises(
-                fpstore.InputError, match="radius must be a whole number from 0 to 64"
-            ):
-                use(bad)
-    for bad in (0, -1, 2000, 1.5, True, "2"):
-        with pytest.raises(
-            fpstore.InputError, match="threads must be a whole number from 1 to 1024"
-        ):
-            store.probe_many([1], threads=bad)
 
 
 # --- Verify ---------------------------------------------------------------------------------------

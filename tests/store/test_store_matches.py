@@ -1,14 +1,15 @@
-"""What probe, probe_many and scan return, against brute force.
+"""What probe, probe_many, scan and nearest return, against brute force.
 
-Every design, radius and kind of set.
+Every width, design, radius and kind of set.
 """
 
-import brute_force
+import random
+
 import numpy as np
 import pytest
 import tableimage
-from hypothesis import strategies as st
-from sets import MAX, make_set, queries_for
+from sets import make_set
+from small_stores import numbers_of
 from speeds import crossed
 
 import fpstore
@@ -23,104 +24,153 @@ KINDS = (
     *("near", "half", "low-half", "few-prefixes", "families"),
     *("none", "one", "ends", "all-equal", "zero", "adjacent", "top", "powers"),
 )
+# A case has a width, a design and a radius, then a kind of set and its size.
 DESIGNS = (
-    ("manku-4", 3),
-    ("manku-20", 3),
-    ("manku-28", 6),
-    ("flip-2", 3),
-    ("flip-1", 5),
-    ("flip-5", 7),
+    (64, "manku-4", 3),
+    (64, "manku-20", 3),
+    (64, "manku-28", 6),
+    (64, "flip-2", 3),
+    (64, "flip-1", 5),
+    (64, "flip-5", 7),
 )
 OTHER_DESIGNS = (
-    ("manku-10", 3),
-    ("manku-16", 3),
-    ("blocks-3-1", 4),
-    ("blocks-9-2", 7),
-    ("nested-3-3", 2),
-    *((f"flip-{count}", 3) for count in (1, 3, 4)),
-    *((f"flip-{count}", 7) for count in (1, 2, 8)),
-    ("flip-1", 0),
-    ("auto", 4),
+    (64, "manku-10", 3),
+    (64, "manku-16", 3),
+    (64, "blocks-3-1", 4),
+    (64, "blocks-9-2", 7),
+    (64, "nested-3-3", 2),
+    *((64, f"flip-{count}", 3) for count in (1, 3, 4)),
+    *((64, f"flip-{count}", 7) for count in (1, 2, 8)),
+    (64, "flip-1", 0),
+    (64, "auto", 4),
+)
+DESIGNS_OF_WIDTHS = (
+    *((32, name, 4) for name in ("auto", "flip-2", "scan", "columns-2", "columns-4")),
+    *((32, name, radius) for name, radius in (("manku-4", 3), ("columns-2-10", 4), ("scan", 32))),
+    *((64, name, 8) for name in ("auto", "columns-4", "columns-3-19", "columns-4-10", "columns-8")),
+    *((128, name, 3) for name in ("manku-4", "blocks-5-2")),
+    *((128, name, 10) for name in ("auto", "flip-2", "scan")),
+    *((128, name, 10) for name in ("columns-8", "columns-7", "columns-4-10")),
+    *((256, name, radius) for name, radius in (("manku-4", 3), ("striped-4-1", 3), ("scan", 256))),
+    *((256, name, 10) for name in ("auto", "flip-3", "scan", "columns-16", "columns-8-12")),
 )
 CASES = [
-    *crossed(DESIGNS, KINDS, tuple(CODECS), share=2 * len(DESIGNS)),
-    *crossed(OTHER_DESIGNS, ("near", "families", "few-prefixes"), tuple(CODECS), share=6),
+    *crossed(DESIGNS, [(kind, 400) for kind in KINDS], tuple(CODECS), [256], share=12),
+    *crossed(
+        OTHER_DESIGNS,
+        [(kind, 400) for kind in ("near", "families", "few-prefixes")],
+        *(tuple(CODECS), [256]),
+        share=6,
+    ),
+    *crossed(
+        [(64, "manku-10", 3)],
+        [(kind, 3000) for kind in ("random", "near", "dense", "few-prefixes")],
+        *(["huffman"], [128, 512, 1024, 2048, 4096]),
+        share=3,
+    ),
+    *crossed(
+        DESIGNS_OF_WIDTHS,
+        [("tied", count) for count in (0, 1, 5, 129, 600)],
+        *(["huffman"], [None]),
+        share=3,
+    ),
 ]
 
 
-def same(matches, expected):
-    lims, fingerprints, distances = expected
-    assert matches.lims.dtype == np.int64
-    assert matches.fingerprints.dtype == np.uint64
-    assert matches.distances.dtype == np.uint8
-    assert matches.lims.tolist() == lims.tolist()
-    assert matches.fingerprints.tolist() == fingerprints.tolist()
-    assert matches.distances.tolist() == distances.tolist()
+def near(rng, centres, width):
+    value = rng.choice(centres)
+    for _ in range(rng.randrange(width // 8)):
+        value ^= 1 << rng.randrange(width)
+    return value
 
 
-def check(store, fingerprints, queries, radius):
+def tied(rng, width, count):
+    """Return fingerprints of which above 64 bits many begin with the same word."""
+    centres = [rng.getrandbits(width) for _ in range(max(count // 10, 1))]
+    low = (1 << max(width - 64, width // 2)) - 1
+    return [
+        near(rng, centres, width) & low | centres[0] & ~low
+        if rng.random() < 0.3
+        else near(rng, centres, width)
+        for _ in range(count)
+    ]
+
+
+class BruteForce:
+    """The stored fingerprints by distance and value, for each of some queries."""
+
+    def __init__(self, stored, queries):
+        self.queries = queries
+        self.ranks = [
+            sorted(((value ^ query).bit_count(), value) for value in stored) for query in queries
+        ]
+
+    def within(self, radius):
+        return [[near for near in ranked if near[0] <= radius] for ranked in self.ranks]
+
+
+def pairs(matches):
+    return [(match.distance, match.fingerprint) for match in matches]
+
+
+def check(store, brute, radius):
     """Compare probe_many, scan and probe with brute force, as lists: sets, counts and order."""
-    expected = brute_force.brute_force_many(fingerprints, queries.tolist(), radius)
-    same(store.probe_many(queries, radius, threads=1), expected)
-    same(store.probe_many(queries, radius, threads=2), expected)
-    same(store.scan(queries, radius), expected)
-    lims, found, distances = (column.tolist() for column in expected)
-    for q in range(0, len(queries), 5):
-        part = slice(lims[q], lims[q + 1])
-        matches = store.probe(int(queries[q]), radius)
-        assert [(m.fingerprint, m.distance) for m in matches] == list(
-            zip(found[part], distances[part], strict=True)
-        )
-    return lims[-1]
+    expected, queries = brute.within(radius), brute.queries
+    for matches in (
+        store.probe_many(queries, radius, threads=1),
+        store.probe_many(queries, radius, threads=2),
+        store.scan(queries, radius),
+    ):
+        assert matches.lims.dtype == np.int64
+        assert matches.distances.dtype == (np.uint16 if store.width == 256 else np.uint8)
+        assert np.diff(matches.lims).tolist() == list(map(len, expected))
+        columns = matches.distances.tolist(), numbers_of(store, matches.fingerprints)
+        assert list(zip(*columns, strict=True)) == [pair for part in expected for pair in part]
+    for place in range(0, len(queries), 5):
+        assert pairs(store.probe(queries[place], radius)) == expected[place]
+
+
+def check_limits(store, brute, radius):
+    """Compare the nearest matches with brute force."""
+    found = store.nearest_many(brute.queries, 5)
+    assert [pairs(part) for part in found] == [ranked[:5] for ranked in brute.ranks]
+    expected = brute.within(radius)
+    limited = store.probe_many(brute.queries, radius, limit=2)
+    assert [pairs(part) for part in limited] == [part[:2] for part in expected]
+    assert limited.more.tolist() == [len(part) > 2 for part in expected]
 
 
 # --- Oracle ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("shape", "kind", "codec"), CASES)
-def test_matches_are_those_of_brute_force(tmp_path, small_pieces, shape, kind, codec):
-    name, radius = shape
-    rng = np.random.default_rng(radius)
-    fingerprints = make_set(kind)
-    distinct = np.unique(fingerprints)
-    queries = queries_for(distinct, rng)
-    with fpstore.build(
-        tmp_path / "s", fingerprints, radius=radius, design=name, block_bytes=256, codec=codec
-    ) as store:
-        assert len(store) == len(distinct)
-        for smaller in range(radius + 1):
-            check(store, distinct, queries, smaller)
-        for larger in (radius + 1, 40, 64):
-            check(store, distinct, queries[::4], larger)
-        total = check(store, distinct, distinct[:40], radius)
-        assert total >= min(len(distinct), 40)
-
-
-@pytest.mark.parametrize(
-    ("kind", "block_bytes"),
-    crossed(["random", "near", "dense", "few-prefixes"], [128, 512, 1024, 2048, 4096], share=3),
-)
-def test_every_block_size(tmp_path, small_pieces, block_bytes, kind):
-    distinct = np.unique(make_set(kind, 3000))
-    queries = queries_for(distinct, np.random.default_rng(1))
-    with fpstore.build(
-        tmp_path / "s", distinct, radius=3, design="manku-10", block_bytes=block_bytes
-    ) as store:
-        for radius in (0, 2, 3, 5):
-            check(store, distinct, queries, radius)
-
-
-sets = st.one_of(
-    tableimage.key_sets(200),
-    st.builds(
-        lambda centre, masks: np.unique(np.array([centre ^ m for m in masks], np.uint64)),
-        st.integers(0, MAX),
-        st.lists(
-            st.lists(st.integers(0, 63), max_size=8).map(lambda b: sum({1 << i for i in b})),
-            max_size=60,
-        ),
-    ),
-)
+@pytest.mark.sampled(16)
+@pytest.mark.parametrize(("shape", "content", "codec", "block_bytes"), CASES)
+def test_matches_are_those_of_brute_force(request, tmp_path, shape, content, codec, block_bytes):
+    if block_bytes:  # the batches of the others stay whole
+        request.getfixturevalue("small_pieces")
+    (width, name, radius), (kind, count) = shape, content
+    rng = random.Random(f"{shape}{content}")
+    values = tied(rng, width, count) if kind == "tied" else make_set(kind, count).tolist()
+    stored = sorted(set(values))
+    queries = [
+        *rng.choices(stored or [1], k=8),
+        *(near(rng, stored or [0], width) for _ in range(20)),
+    ]
+    queries += [0, 2**width - 1, *(rng.getrandbits(width) for _ in range(4))]
+    brute = BruteForce(stored, queries)
+    made = {"radius": radius, "design": name, "block_bytes": block_bytes, "codec": codec}
+    with fpstore.build(tmp_path / "s", values, width=width, **made) as store:
+        assert (store.width, len(store), list(store)) == (width, len(stored), stored)
+        for smaller in {*range(min(radius, 8)), radius}:
+            check(store, brute, smaller)
+        for larger in {min(radius + 1, width), width // 2 + 8, width}:
+            check(store, BruteForce(stored, queries[::4]), larger)
+        check(store, BruteForce(stored, stored[:40]), radius)
+        check_limits(store, BruteForce(stored, queries[::2]), radius)
+        for value in stored[:20]:
+            assert store[value] == [row for row, other in enumerate(values) if other == value]
+        assert [query in store for query in queries] == [query in stored for query in queries]
+        assert store.verify().ok
 
 
 def test_the_matches_of_a_query_are_at_its_number(store):

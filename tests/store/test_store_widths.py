@@ -115,14 +115,6 @@ def test_stores_of_two_widths_are_not_joined(tmp_path, width):
         assert list(store) == [1, 2]
 
 
-@pytest.mark.parametrize("width", OTHERS)
-def test_a_radius_is_checked_against_the_width(tmp_path, width):
-    with pytest.raises(fpstore.InputError, match=f"from 0 to {width}"):
-        fpstore.build(tmp_path / "s", [1], width=width, radius=width + 1)
-    with fpstore.build(tmp_path / "s", [1], width=width, radius=width, design="scan") as store:
-        assert [match[:2] for match in store.probe(2**width - 2)] == [(1, width)]
-
-
 def test_arrays_of_each_width_come_back_as_they_went_in(tmp_path):
     rng = np.random.default_rng(1)
     for width, values in (
@@ -256,86 +248,6 @@ def test_statistics(tmp_path, bits):
     assert (64 in table["h"]) == (bits > 64)
     assert 0.5 < table["fill"] <= 1
     assert 0 < stats["limit_bits_per_fingerprint"] < bits
-
-
-DESIGNS_OF = {
-    32: ("auto", "manku-4", "flip-2", "scan", "columns-2", "columns-4", "columns-2-10"),
-    64: ("auto", "columns-4", "columns-3-19", "columns-4-10", "columns-8"),
-    128: (
-        "auto",
-        "manku-4",
-        "blocks-5-2",
-        "flip-2",
-        "scan",
-        "columns-8",
-        "columns-7",
-        "columns-4-10",
-    ),
-    256: ("auto", "manku-4", "flip-3", "striped-4-1", "scan", "columns-16", "columns-8-12"),
-}
-SETS = [(bits, design) for bits, designs in DESIGNS_OF.items() for design in designs]
-
-
-def near(rng: random.Random, centres: list[int], bits: int) -> int:
-    value = rng.choice(centres)
-    for _ in range(rng.randrange(bits // 8)):
-        value ^= 1 << rng.randrange(bits)
-    return value
-
-
-def tied(rng: random.Random, bits: int, count: int) -> list[int]:
-    """Return fingerprints of which above 64 bits many begin with the same word."""
-    centres = [rng.getrandbits(bits) for _ in range(max(count // 10, 1))]
-    low = (1 << max(bits - 64, bits // 2)) - 1
-    return [
-        near(rng, centres, bits) & low | centres[0] & ~low
-        if rng.random() < 0.3
-        else near(rng, centres, bits)
-        for _ in range(count)
-    ]
-
-
-def brute(stored: list[int], query: int, radius: int) -> list[tuple[int, int]]:
-    return sorted(
-        (distance, value) for value in stored if (distance := (value ^ query).bit_count()) <= radius
-    )
-
-
-def pairs(matches: list[fpstore.Match]) -> list[tuple[int, int]]:
-    return [(match.distance, match.fingerprint) for match in matches]
-
-
-@pytest.mark.sampled(7)
-@pytest.mark.parametrize(("made", "count"), crossed(SETS, [0, 1, 5, 129, 600], share=3))
-def test_answers_are_those_of_brute_force(tmp_path, made, count):
-    bits, design = made
-    rng = random.Random(f"{bits}{design}{count}")
-    values = tied(rng, bits, count)
-    most = 3 if design.startswith(("manku", "blocks", "striped")) else min(bits // 8, 10)
-    stored = sorted(set(values))
-    queries = [*(near(rng, stored or [0], bits) for _ in range(10)), 0, 2**bits - 1]
-    with fpstore.build(tmp_path / "s", values, width=bits, radius=most, design=design) as store:
-        assert (store.width, list(store)) == (bits, stored)
-        for radius in sorted({0, 1, 3, most}):
-            expected = [brute(stored, query, radius) for query in queries]
-            assert [pairs(found) for found in store.probe_many(queries, radius)] == expected
-            assert [pairs(store.probe(query, radius)) for query in queries] == expected
-            assert [pairs(found) for found in store.scan(queries, radius)] == expected
-        assert [pairs(found) for found in store.scan(queries, bits)] == [
-            brute(stored, query, bits) for query in queries
-        ]
-        assert [pairs(found) for found in store.nearest_many(queries, 5)] == [
-            brute(stored, query, bits)[:5] for query in queries
-        ]
-        limited = store.probe_many(queries, most, limit=2)
-        assert [pairs(found) for found in limited] == [
-            brute(stored, query, most)[:2] for query in queries
-        ]
-        assert limited.more.tolist() == [len(brute(stored, query, most)) > 2 for query in queries]
-        for value in stored[:20]:
-            assert store[value] == [row for row, other in enumerate(values) if other == value]
-        assert (2**bits - 1 in store) == (2**bits - 1 in stored)
-        assert store.verify().ok
 
 
 @pytest.mark.sampled(1)

@@ -305,23 +305,6 @@ def test_fingerprints_have_the_digits_of_their_width(bits, folder):
     )
 
 
-def test_files_of_another_width_are_named(folder: Path) -> None:
-    np.save("wide.npy", np.zeros((5, 32), np.uint8))
-    wide = "fpstore: wide.npy: fingerprints of 256 bits (dtype uint8, shape (5, 32))"
-    for arguments in (("probe", "crawl.fps", "--input"), ("insert", "crawl.fps")):
-        assert failure(*arguments, "wide.npy") == f"{wide}, but this store holds 64 bits\n"
-    assert (
-        failure("build", "x.fps", "wide.npy") == f"{wide}, but the width is 64: pass --width 256\n"
-    )
-    assert "but the width is 64: pass --width 32" in failure("build", "x.fps", "short.tsv")
-    narrow = failure("build", "x.fps", "crawl.tsv", "--width", 128)
-    assert (
-        "16 hexadecimal digits, a fingerprint of 64 bits, but the width is 128: pass --width 64"
-        in narrow
-    )
-    assert not Path("x.fps").exists()
-
-
 def test_wide_fingerprints_without_a_radius_are_noted(tmp_path):
     np.save(tmp_path / "hashes.npy", np.arange(320, dtype=np.uint8).reshape(10, 32))
     build = ("build", tmp_path / "s", tmp_path / "hashes.npy", "--width", "256", "--force")

@@ -133,14 +133,6 @@ WRONG_USE: Uses = [  # which ends with 2
         ["probe", "crawl.fps", "0x1", "-r", 257],
         "--radius: must be a whole number from 0 to 256, got '257'",
     ),
-    (
-        ["probe", "crawl.fps", "f" * 64],
-        "64 hexadecimal digits, a fingerprint of 256 bits, but this store holds 64 bits",
-    ),
-    (
-        ["delete", "crawl.fps", "--fingerprints", "f" * 8],
-        "8 hexadecimal digits, a fingerprint of 32 bits, but this store",
-    ),
     (["delete", "crawl.fps", "--fingerprints", "xyz"], "'xyz' is not a fingerprint"),
     (["delete", "crawl.fps", "--decimal", "a"], "--decimal needs --fingerprints or --pairs"),
     (["redesign", "crawl.fps", "best"], "DESIGN: unknown design 'best'"),

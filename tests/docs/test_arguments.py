@@ -469,15 +469,6 @@ def test_sizes_are_numbers_of_bytes_or_words(here):
     )
 
 
-def test_what_is_not_stored_is_an_error_of_fpstore(here):
-    with fpstore.open("s.fps") as store:
-        for look_up in (lambda: store.ids_of([7, 99]), lambda: store[99], lambda: store.ids[99]):
-            with pytest.raises(fpstore.NotStoredError, match="99 is not stored") as caught:
-                look_up()
-            assert isinstance(caught.value, (fpstore.FpstoreError, KeyError))
-            assert caught.value.got == 99
-
-
 def test_every_argument_of_readers_and_writers(here):
     Path("a.tsv").write_text("0000000000000007\ta\n")
     table = {

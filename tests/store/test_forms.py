@@ -3,12 +3,17 @@
 Those of another width are refused.
 """
 
+import re
+import shutil
+from pathlib import Path
+
 import imagehash
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from speeds import SOME_WIDTHS, slow
+from commandline import failure, fine
+from speeds import ALL_WIDTHS, SOME_WIDTHS, slow
 from wide import Bits, as_bits, as_uint8, numbers
 
 import fpstore
@@ -121,11 +126,13 @@ def test_one_fingerprint_of_another_width_is_named_with_both(tmp_path, bits):
     with fpstore.build(tmp_path / "s", [1, 2], width=bits) as built:
         path = built.path
     with fpstore.open(path, "r+") as store:
+        digits = "f" * (other // 4)
         for form in (
             bytes(other // 8),
             np.zeros(other // 8, np.uint8),
             np.zeros(other, bool),
             Bits(0, other),
+            digits,
         ):
             for use in (
                 store.probe,
@@ -138,7 +145,7 @@ def test_one_fingerprint_of_another_width_is_named_with_both(tmp_path, bits):
             ):
                 with pytest.raises(
                     fpstore.InputError,
-                    match=rf"of {other} bits .*, but this store holds {bits} bits$",
+                    match=rf"of {other} bits\b.*, but this store holds {bits} bits$",
                 ):
                     use(form)
         with pytest.raises(
@@ -146,29 +153,121 @@ def test_one_fingerprint_of_another_width_is_named_with_both(tmp_path, bits):
             match=rf"it has .* of {other} bits|of {other} bits .*this store holds {bits} bits$",
         ):
             store.probe_many(np.zeros((5, other // 8), np.uint8))
+    message = f"a fingerprint of {other} bits, but this store holds {bits} bits"
+    for words in (("probe", path, digits), ("delete", path, "--fingerprints", digits)):
+        assert message in failure(*words, code=2)
 
 
 def test_numbers_of_32_bits_are_not_fingerprints_of_64(tmp_path):
     """They were widened, and probes found nothing."""
     narrow = np.arange(5, dtype=np.uint32)
-    np.save(tmp_path / "a.npy", narrow)
-    pq.write_table(pa.table({"fingerprint": narrow}), tmp_path / "a.parquet")
-    for given in (
-        lambda: narrow,
-        lambda: pa.array(narrow),
-        lambda: open_reader(tmp_path / "a.npy"),
-        lambda: open_reader(tmp_path / "a.parquet"),
-    ):
-        with pytest.raises(
-            fpstore.InputError,
-            match=r"fingerprints of 32 bits.*, but the width is 64: pass width=32",
-        ):
-            fpstore.build(tmp_path / "s", given())
+    advice = r"fingerprints of 32 bits.*, but the width is 64: pass width=32"
+    for column in (narrow, pa.array(narrow)):
+        with pytest.raises(fpstore.InputError, match=advice):
+            fpstore.build(tmp_path / "s", column)
     with (
         fpstore.build(tmp_path / "s", [1, 2]) as store,
         pytest.raises(fpstore.InputError, match="but this store holds 64 bits"),
     ):
         store.probe_many(narrow)
+
+
+def test_file_of_another_width_is_named_with_both(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    fpstore.build("s", [1, 2]).close()
+    np.save("a.npy", np.arange(5, dtype=np.uint32))
+    np.save("b.npy", np.zeros((5, 32), np.uint8))
+    pq.write_table(pa.table({"fingerprint": np.arange(5, dtype=np.uint32)}), "a.parquet")
+    Path("a.tsv").write_text("000000ff\n")
+    for name, width, reason in (
+        ("a.npy", 32, "fingerprints of 32 bits (dtype uint32, shape (5,))"),
+        ("b.npy", 256, "fingerprints of 256 bits (dtype uint8, shape (5, 32))"),
+        ("a.parquet", 32, "has type uint32: fingerprints of 32 bits"),
+        ("a.tsv", 32, "8 hexadecimal digits, a fingerprint of 32 bits"),
+    ):
+        wrong = rf"{name}.*: .*{re.escape(reason)}.*, but"
+        with pytest.raises(
+            fpstore.InputError, match=f"{wrong} the width is 64: pass width={width}$"
+        ):
+            fpstore.build("new", open_reader(name))
+        message = failure("build", "new", name)
+        assert re.match(f"fpstore: {wrong} the width is 64: pass --width {width}\n", message)
+        for words in (("probe", "s", "--input", name), ("insert", "s", name)):
+            assert re.match(f"fpstore: {wrong} this store holds 64 bits\n", failure(*words))
+        assert not Path("new").exists()
+        assert len(list(open_reader(name, width=width))) == 1
+        fine("build", "new", name, "--width", width, "--force", "-q")
+        shutil.rmtree("new")
+    with pytest.raises(fpstore.InputError, match="256 bits, but the width is 64"):
+        fpstore.build("new", open_reader("b.npy", width=256))
+
+
+def test_what_is_no_fingerprint_is_refused(tmp_path):
+    wrong = {"5": "it has 1 of 16 hexadecimal digits", 2**64: "takes 65 bits"}
+    others = (-1, 1.0, 5.0, None, True, np.int64(1), np.float64(1), [1])
+    with fpstore.build(tmp_path / "s", [1, 5]) as store:
+        for use in (
+            *(store.probe, lambda value: store.nearest(value, 1)),
+            *(store.__contains__, store.__getitem__),
+        ):
+            for value, message in wrong.items():
+                with pytest.raises(fpstore.InputError, match=message):
+                    use(value)
+            for value in others:
+                form = (
+                    rf"a fingerprint is an int from 0 to 2\^64 - 1, .*, got {type(value).__name__}"
+                )
+                with pytest.raises(fpstore.InputError, match=form):
+                    use(value)
+
+
+@pytest.mark.parametrize("width", ALL_WIDTHS)
+def test_fingerprint_of_any_form_that_is_not_stored_is_named(tmp_path, width):
+    """Digits, bytes and rows of numbers ended in a ValueError or TypeError of Python."""
+    value = 0xF1 << width - 8
+    message = f"the fingerprint {value if width <= 64 else f'0x{value:x}'} is not stored"
+    with fpstore.build(tmp_path / "s", [1], [7], width=width) as store:
+        for form in forms_of(value, width):
+            with pytest.raises(fpstore.NotStoredError) as caught:
+                store[form]
+            assert str(caught.value) == message
+        with pytest.raises(fpstore.NotStoredError, match=message):
+            store.ids_of([1, value])
+        with pytest.raises(fpstore.NotStoredError, match="the id 99 is not stored") as caught:
+            store.ids[99]
+        assert caught.value.got == 99
+        assert isinstance(caught.value, fpstore.FpstoreError)
+        assert isinstance(caught.value, KeyError)
+        assert [column.tolist() for column in store.ids_of([])] == [[0], []]
+
+
+def test_arrays_of_each_width_come_back_as_they_went_in(tmp_path):
+    rng = np.random.default_rng(1)
+    for width, values in (
+        (32, rng.integers(0, 2**32, 50, np.uint32)),
+        (128, rng.integers(0, 256, (50, 16), np.uint8)),
+        (256, rng.integers(0, 256, (50, 32), np.uint8)),
+    ):
+        with fpstore.build(tmp_path / str(width), values, width=width) as store:
+            found = store.probe_many(values, 0)
+            assert (found.fingerprints.dtype, found.fingerprints.shape) == (
+                values.dtype,
+                values.shape,
+            )
+            assert np.array_equal(found.fingerprints, values)
+            assert found.distances.dtype == (np.uint16 if width == 256 else np.uint8)
+
+
+@pytest.mark.parametrize("width", ALL_WIDTHS)
+def test_match_shows_its_fingerprint_as_python_reads_it(tmp_path, width):
+    """At 128 and 256 bits it had up to 78 decimal digits, which nobody has as a query."""
+    value = 0x0123_4567 << width - 32
+    with fpstore.build(tmp_path / "s", [value], width=width) as store:
+        (match,) = store.probe(value ^ 1)
+        digits = str(value) if width <= 64 else f"0x{value:0{width // 4}x}"
+        assert repr(match) == f"Match(fingerprint={digits}, distance=1, ids=[0])"
+        assert eval(repr(match), {"Match": fpstore.Match}) == match
+        assert repr([*store.probe_many([value])]) == repr([store.nearest(value, 1)])
 
 
 def test_every_format_of_rows_is_skipped_among_texts(tmp_path):

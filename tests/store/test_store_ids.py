@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 import reference_store
-from sets import MAX, make_set
+from sets import MAX
 from speeds import slow
 
 import fpstore
@@ -97,14 +97,6 @@ def test_many_ids_of_one_fingerprint(tmp_path):
         assert store[9] == ids.tolist()
         assert store.probe(8, 1)[0].ids == ids.tolist()
         assert len(store) == 1
-
-
-def test_id_lookups_of_what_is_not_stored(store):
-    stored = int(make_set("families")[0])
-    with pytest.raises(KeyError):
-        store.ids_of([stored, stored ^ 0xF0F0F0F0F0F0F0F0])
-    lims, ids = store.ids_of([])
-    assert (lims.tolist(), len(ids)) == ([0], 0)
 
 
 # --- Iterating ------------------------------------------------------------------------------------

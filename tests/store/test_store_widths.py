@@ -16,7 +16,7 @@ import reference
 import reference_log
 from repairing import GENERATION
 from small_stores import content
-from speeds import ALL_WIDTHS, SOME_WIDTHS, crossed, slow
+from speeds import SOME_WIDTHS, crossed, slow
 from store_model import Model, answers, expected, plain
 from wide import alike_numbers
 
@@ -113,23 +113,6 @@ def test_stores_of_two_widths_are_not_joined(tmp_path, width):
         with pytest.raises(fpstore.InputError, match="width"):
             store.absorb(tmp_path / "b")
         assert list(store) == [1, 2]
-
-
-def test_arrays_of_each_width_come_back_as_they_went_in(tmp_path):
-    rng = np.random.default_rng(1)
-    for width, values in (
-        (32, rng.integers(0, 2**32, 50, np.uint32)),
-        (128, rng.integers(0, 256, (50, 16), np.uint8)),
-        (256, rng.integers(0, 256, (50, 32), np.uint8)),
-    ):
-        with fpstore.build(tmp_path / str(width), values, width=width) as store:
-            found = store.probe_many(values, 0)
-            assert (found.fingerprints.dtype, found.fingerprints.shape) == (
-                values.dtype,
-                values.shape,
-            )
-            assert np.array_equal(found.fingerprints, values)
-            assert found.distances.dtype == (np.uint16 if width == 256 else np.uint8)
 
 
 @pytest.mark.parametrize("part", ["header", "record"])
@@ -302,14 +285,6 @@ def store_numbers(path: Path) -> list[int]:
         return list(store)
 
 
-def test_a_reader_of_another_width_is_refused(tmp_path):
-    np.save(tmp_path / "a.npy", np.zeros((3, 16), np.uint8))
-    reader = fpstore.io.open_reader(tmp_path / "a.npy", width=128)
-    with pytest.raises(fpstore.InputError, match="128 bits, but the width is 64"):
-        fpstore.build(tmp_path / "s", reader)
-    fpstore.build(tmp_path / "s", reader, width=128).close()
-
-
 COLUMNS = {32: "columns-2-9", 64: "columns-3-19", 128: "columns-7-18", 256: "columns-14-18"}
 
 
@@ -340,30 +315,3 @@ def test_radii_above_that_of_column_tables_are_always_scans(tmp_path, width, des
                 [tuple(match) for match in found] for found in store.probe_many(asked, radius)
             ] == expected
         assert len(store.probe_insert(rows[0].tobytes(), 700, radius)) == len(expected[0])
-
-
-@pytest.mark.parametrize("width", ALL_WIDTHS)
-def test_match_shows_its_fingerprint_as_python_reads_it(tmp_path, width):
-    """At 128 and 256 bits it had up to 78 decimal digits, which nobody has as a query."""
-    value = 0x0123_4567 << width - 32
-    with fpstore.build(tmp_path / "s", [value], width=width) as store:
-        (match,) = store.probe(value ^ 1)
-        digits = str(value) if width <= 64 else f"0x{value:0{width // 4}x}"
-        assert repr(match) == f"Match(fingerprint={digits}, distance=1, ids=[0])"
-        assert eval(repr(match), {"Match": fpstore.Match}) == match
-        assert repr([*store.probe_many([value])]) == repr([store.nearest(value, 1)])
-
-
-@pytest.mark.parametrize("width", ALL_WIDTHS)
-def test_a_fingerprint_of_any_form_is_said_not_to_be_stored(tmp_path, width):
-    """Digits, bytes and rows of numbers ended in a ValueError or TypeError of Python."""
-    value = 0xF1 << width - 8
-    row = np.frombuffer(value.to_bytes(width // 8, "big"), np.uint8)
-    with fpstore.build(tmp_path / "s", [1], width=width) as store:
-        shown = f"the fingerprint {value if width <= 64 else f'0x{value:x}'} is not stored"
-        for form in (value, Width(width).text(value), row.tobytes(), row):
-            with pytest.raises(fpstore.NotStoredError) as caught:
-                store[form]  # type: ignore[index]
-            assert str(caught.value) == shown
-        with pytest.raises(fpstore.NotStoredError, match=shown):
-            store.ids_of([value])

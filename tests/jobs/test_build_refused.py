@@ -33,8 +33,6 @@ BAD = {
     "mixed ids": (([1, 2], [1, "a"]), {}, "all integers or all strings"),
     "large id": (([1], [2**64]), {}, "2\\^64-1"),
     "float ids": (([1], np.array([1.5])), {}, "float64"),
-    "empty id": (([1], [""]), {}, "the id is empty"),
-    "surrogate id": (([1], ["\ud800"]), {}, "is not valid UTF-8"),
     "design": ((ONE,), {"design": "manku-5"}, "unknown design 'manku-5'"),
     "uncovered": (
         (ONE,),

@@ -302,17 +302,6 @@ def test_wrong_arguments_change_nothing(writer):
     assert writer[50] == [3]
 
 
-def test_a_name_that_is_too_long_inserts_nothing(tmp_path):
-    with fpstore.open(build(tmp_path / "s", [1], ["a"]), "r+") as store:
-        with pytest.raises(fpstore.InputError, match="at most 65536 bytes"):
-            store.insert([2, 3], ["b", "ü" * 40_000])
-        assert content_of(store) == {1: {"a"}}
-        assert store.insert(2, "ü" * 32_768) == 1
-        store.merge()
-        assert store[2] == ["ü" * 32_768]
-        assert store.verify().ok
-
-
 def test_ids_that_are_no_ids_are_not_in_a_store(tmp_path, writer):
     for other in (None, 1.0, True, [0], (0, 1), "0", "", -1, 2**64, b"x"):
         assert other not in writer.ids, other

@@ -166,23 +166,6 @@ def test_odd_strings_through_everything(tmp_path):
     assert sorted(row["id"] for row in rows) == sorted(content.values())
 
 
-@pytest.mark.parametrize(
-    "bad", ["", "\ud800", "a\udfff", "x" * (MAX_BYTES + 1), "🙂" * (MAX_BYTES // 4) + "a"]
-)
-def test_what_is_no_string_id_is_refused_and_not_found(tmp_path, bad):
-    with pytest.raises(fpstore.InputError):
-        fpstore.build(tmp_path / "s", [1, 2], ["a", bad])
-    fpstore.build(tmp_path / "s", [1], ["a"]).close()
-    with fpstore.open(tmp_path / "s", "r+") as store:
-        with pytest.raises(fpstore.InputError):
-            store.insert([2, 3], ["b", bad])
-        with pytest.raises(fpstore.InputError):
-            store.delete(ids=[bad])
-        assert bad not in store.ids
-        store.merge()
-        assert held(store) == {1: ["a"]}
-
-
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30)
 
 

@@ -155,8 +155,9 @@ def test_a_bad_line_of_delete_is_named(tmp_path, monkeypatch):
         ("a\udcff", "is not valid UTF-8"),
         ("x" * 65537, "65536 bytes.*got one of 65537"),
         ("é" * 40000, "65536 bytes.*got one of 80000"),
+        ("🙂" * 16384 + "a", "65536 bytes.*got one of 65537"),
     ],
-    ids=["empty", "surrogate", "byte of a file name", "long", "long in UTF-8"],
+    ids=["empty", "surrogate", "byte of a file name", "long", "long in UTF-8", "one byte too long"],
 )
 def test_ids_that_cannot_be_kept_are_refused_before_anything_is(tmp_path, bad, message):
     path = tmp_path / "a.fps"
@@ -170,9 +171,13 @@ def test_ids_that_cannot_be_kept_are_refused_before_anything_is(tmp_path, bad, m
             lambda: store.insert([1, 2], ["b", bad]),
             lambda: store.probe_insert(1, bad),
             lambda: store.probe_insert_many([1 << 40, 2 << 50], ["b", bad]),
+            lambda: store.upsert([1, 2], ["b", bad]),
+            lambda: store.probe_upsert(1, bad),
+            lambda: store.delete(ids=[bad]),
         ):
             with pytest.raises(fpstore.InputError, match=message):
                 change()
         assert bad not in store.ids
         assert store.stats()["bytes"] == before
+        store.merge()
         assert [len(store), list(content(path))] == [1, ["a"]]

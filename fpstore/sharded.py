@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from fpstore.care.reports import Report
     from fpstore.change.writer import StoreWriter
 
-MOST_SHARDS = 1 << 20
+MAX_SHARDS = 1 << 20
 READ_ONLY = (
     "a sharded store is read-only: build it anew, or build another shard and combine the shards "
     "again"
@@ -258,7 +258,7 @@ def _shards_in(folder: Path, count: int | None) -> list[Path]:
             f"{shard_name(1)} and so on"
         )
         raise StoreNotFoundError(message, path=folder)
-    shard_count = len(names) if count is None else check_whole(count, 1, MOST_SHARDS, "count")
+    shard_count = len(names) if count is None else check_whole(count, 1, MAX_SHARDS, "count")
     expected = [shard_name(number) for number in range(shard_count)]
     for name in expected:
         if name not in names:

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from fpstore.jobs.clusters import Clusters
     from fpstore.jobs.pairs import Pairs
 
-MOST_LIMIT = 2**63 - 1
+MAX_LIMIT = 2**63 - 1
 
 
 def store_snapshot(store: Store) -> StoreSnapshot:
@@ -319,7 +319,7 @@ class Store(Generic[Id]):
             return self._matches(snapshot, queries, find(queries, radius, threads))
         find_nearest = snapshot.scan_nearest if scanned else snapshot.probe_nearest
         columns, more = find_nearest(
-            queries, radius, threads, check_whole(limit, 1, MOST_LIMIT, "limit")
+            queries, radius, threads, check_whole(limit, 1, MAX_LIMIT, "limit")
         )
         return self._matches(snapshot, queries, columns, more=more)
 
@@ -387,7 +387,7 @@ class Store(Generic[Id]):
         snapshot = self.snapshot()
         queries = check_fingerprints(fingerprints, self._width)
         radius = self._checked_radius(radius, snapshot)
-        matches, threads = check_whole(matches, 1, MOST_LIMIT, "matches"), parse_threads(threads)
+        matches, threads = check_whole(matches, 1, MAX_LIMIT, "matches"), parse_threads(threads)
 
         def parts() -> Iterator[Matches[Id]]:
             for part, columns in snapshot.probe_in_parts(queries, radius, threads, matches):
@@ -473,7 +473,7 @@ class Store(Generic[Id]):
         from fpstore.query.nearest import nearest
 
         snapshot = self.snapshot()
-        count = check_whole(count, 1, MOST_LIMIT, "count")
+        count = check_whole(count, 1, MAX_LIMIT, "count")
         radius = (
             self.width if max_radius is None else check_radius(max_radius, self.width, "max_radius")
         )

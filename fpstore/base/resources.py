@@ -31,9 +31,9 @@ _UNITS = {
     "tb": 10**12,
     "tib": 1 << 40,
 }
-LEAST_MEMORY = 64 << 20
+MIN_MEMORY = 64 << 20
 _TRIM_BYTES = 8 << 20  # bytes of a reservation
-MOST_THREADS = 1024
+MAX_THREADS = 1024
 ROOT = Path("/")  # of /proc and /sys
 
 
@@ -158,9 +158,9 @@ def parse_size(size: int | str, argument: str = "size") -> int:
 def parse_memory(memory: int | str | None) -> int:
     """Return a memory budget in bytes; None is a quarter of this machine's memory."""
     if memory is None:
-        return max(total_memory() // 4, LEAST_MEMORY)
+        return max(total_memory() // 4, MIN_MEMORY)
     value = parse_size(memory, "memory")
-    if value < LEAST_MEMORY:
+    if value < MIN_MEMORY:
         raise InputError(f"memory must be at least 64MiB, got {show(memory)}", argument="memory")
     return value
 
@@ -173,7 +173,7 @@ def parse_threads(threads: int | None, argument: str = "threads") -> int:
             if hasattr(os, "sched_getaffinity")
             else os.cpu_count() or 1
         )
-    return check_whole(threads, 1, MOST_THREADS, argument)
+    return check_whole(threads, 1, MAX_THREADS, argument)
 
 
 def checked_resources(

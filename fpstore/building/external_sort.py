@@ -28,9 +28,9 @@ Numbers = npt.NDArray[Any]  # of 32 or 64 bits
 Columns = tuple[Words, Numbers]
 
 PART_ROWS = 1 << 14  # of a part that is sorted in the second-level cache
-LEAST_BITS, MOST_BITS = 6, 12  # of a digit
+MIN_BITS, MAX_BITS = 6, 12  # of a digit
 LARGE_PART = 16  # a part with more than this share of a thread's rows is divided again
-MOST_NUMBER = 2**32 - 1  # the largest number that takes 32 bits
+MAX_NUMBER = 2**32 - 1  # the largest number that takes 32 bits
 
 # Bytes per row of one word while rows are sorted in memory, of keys with numbers or of keys alone:
 # the rows, and the arrays that they are moved to.
@@ -53,7 +53,7 @@ def sort_buffer(count: int, words: int) -> Words:
 
 def number_buffer(count: int, most: int) -> Numbers:
     """Return an array for ``count`` numbers up to ``most``."""
-    kind = np.dtype(np.uint32 if most <= MOST_NUMBER else np.uint64)
+    kind = np.dtype(np.uint32 if most <= MAX_NUMBER else np.uint64)
     return own_pages(kind.itemsize * count).view(kind)
 
 
@@ -201,8 +201,8 @@ def _counted_digits(
     rows: NumberedRows, depth: int, threads: int, stop: _kernel.Stop | None
 ) -> DigitCounts:
     """Count digits that make parts small enough to be sorted in the cache, if keys are even."""
-    bits = LEAST_BITS
-    while bits < MOST_BITS and rows.size >> bits > PART_ROWS:
+    bits = MIN_BITS
+    while bits < MAX_BITS and rows.size >> bits > PART_ROWS:
         bits += 1
     return DigitCounts(rows, depth, min(bits, WORD_BITS - depth % WORD_BITS), threads, stop)
 
@@ -366,7 +366,7 @@ class Sorter:
         """Append rows, all with numbers or all without: then their places are their numbers."""
         self._has_numbers |= numbers is not None
         largest = int(numbers.max(initial=0)) if numbers is not None else self.rows + len(keys)
-        if largest > MOST_NUMBER >= self._largest_number:
+        if largest > MAX_NUMBER >= self._largest_number:
             self._largest_number = largest
             self._grow(len(self._keys))
         done = 0

@@ -25,7 +25,7 @@ from fpstore.errors import InputError
 from fpstore.format.strings import StringLayout, StringWriter, strings_per_record
 
 LEVEL = 3
-MOST_DICTIONARY_BYTES = 1 << 16
+MAX_DICTIONARY_BYTES = 1 << 16
 DICTIONARY_SHARE = 100  # the strings are at least this many times as large as the dictionary
 SAMPLE_BYTES = 1 << 22  # about the size of the sample on which a dictionary is trained
 SPOTS, SPOT_BYTES = 1 << 9, 1 << 13  # where strings are taken for a sample
@@ -279,7 +279,7 @@ class StringSample:
         """Train a dictionary for strings of a total size; b"" if they are too few."""
         import zstandard
 
-        size = min(MOST_DICTIONARY_BYTES, total_bytes // DICTIONARY_SHARE)
+        size = min(MAX_DICTIONARY_BYTES, total_bytes // DICTIONARY_SHARE)
         if size < 1 << 8:
             return b""
         try:

@@ -23,7 +23,7 @@ from fpstore.building.external_sort import (
 )
 from fpstore.design.tables import REFERENCES, TableSpec
 
-LEAST_MEMORY = 4 << 20  # of a table, however small its share of the budget is
+MIN_MEMORY = 4 << 20  # of a table, however small its share of the budget is
 # for each word of a key: with less, a pass would read many small pieces of many runs
 THREAD_MEMORY = 8 << 20
 RUN_ARRAYS, PART_ARRAYS = 3, 2
@@ -58,7 +58,7 @@ class TableKeys:
         self._threads, self._stop = threads, stop
         self._words = spec.key_words
         # an eighth is for the index of the table and for buffers of files
-        memory = max(resources.memory, LEAST_MEMORY) // 8 * 7
+        memory = max(resources.memory, MIN_MEMORY) // 8 * 7
         most = memory // (sort_bytes(self._words) // 2)  # rows of an array as large as that
         run_rows = most // RUN_ARRAYS
         if count > run_rows:

@@ -46,7 +46,7 @@ from fpstore.format.table import Table, open_table_file
 # the errors of a damaged store; others are this process's
 DAMAGE = (CorruptStoreError, StoreNotFoundError, FormatVersionError)
 # a sealed file is at most this many times as large as it should be, or as its blocks on disk
-MOST_SPARSE = 64
+MAX_SPARSE = 64
 
 
 class DamagedStore:
@@ -259,7 +259,7 @@ def seal_digest(path: Path, shape: dict[str, int] | None) -> int:
     """Return the digest of a sealed file; CorruptStoreError if it is mostly a hole."""
     with opened(path) as descriptor:
         status = os.fstat(descriptor)
-        most = MOST_SPARSE * max(shape["bytes"] if shape else 0, disk_bytes(status))
+        most = MAX_SPARSE * max(shape["bytes"] if shape else 0, disk_bytes(status))
         if status.st_size > most:  # its checksums would take memory
             raise CorruptStoreError(
                 f"{path}: {status.st_size:,} bytes, most of them a hole",

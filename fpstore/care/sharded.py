@@ -9,7 +9,7 @@ from fpstore.base.aliases import Progress
 from fpstore.care.reports import Report
 from fpstore.care.stats import describe
 from fpstore.care.verify import verify_store
-from fpstore.design.estimates import FEWEST_FOR_BYTES, limit_bits
+from fpstore.design.estimates import MIN_FINGERPRINTS_FOR_BYTES, limit_bits
 from fpstore.errors import CorruptStoreError, FpstoreError
 from fpstore.format.manifest import SHARDS_FILE
 from fpstore.format.shards import LOST, read_shards
@@ -73,7 +73,7 @@ def describe_shards(whole: ShardedSnapshot) -> dict[str, Any]:
     sizes = _sums([part["bytes"] for part in parts])
     bits = sum(part["bits_per_fingerprint"] * part["delta"]["tables"] for part in parts)
     limit, per = limit_bits(entries, manifest.width), max(entries, 1)
-    many = entries >= FEWEST_FOR_BYTES
+    many = entries >= MIN_FINGERPRINTS_FOR_BYTES
     return {
         **parts[0],
         "shards": len(parts),

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.base.aliases import Words
 from fpstore.base.width import WORD_BITS, Width, leading_words
-from fpstore.design.estimates import FEWEST_FOR_BYTES, limit_bits
+from fpstore.design.estimates import MIN_FINGERPRINTS_FOR_BYTES, limit_bits
 from fpstore.format import huffman
 from fpstore.format.column_table import ColumnTable
 from fpstore.format.manifest import FORMAT_VERSION, manifest_bytes
@@ -103,8 +103,8 @@ def _compression(generation: Generation) -> dict[str, float | None]:
     return {
         "bits_per_fingerprint": bits,
         "limit_bits_per_fingerprint": limit,
-        "ratio_to_limit": bits / limit if fingerprints >= FEWEST_FOR_BYTES else None,
-        "ratio_to_raw": bits / width if fingerprints >= FEWEST_FOR_BYTES else None,
+        "ratio_to_limit": bits / limit if fingerprints >= MIN_FINGERPRINTS_FOR_BYTES else None,
+        "ratio_to_raw": bits / width if fingerprints >= MIN_FINGERPRINTS_FOR_BYTES else None,
     }
 
 

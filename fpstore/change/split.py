@@ -25,14 +25,14 @@ from fpstore.errors import CorruptStoreError
 from fpstore.format.manifest import IDENTITY_BYTES, generation_folder
 from fpstore.query.store_snapshot import StoreSnapshot
 
-MOST_BITS = 8  # by which a store is split
+MAX_BITS = 8  # by which a store is split
 
 
 def split_store(
     snapshot: StoreSnapshot, folder: Path, bits: int, overwrite: bool, resources: Resources
 ) -> list[Path]:
     """Write one store per value of the leading bits; return their paths."""
-    bits = check_whole(bits, 1, MOST_BITS, "bits")
+    bits = check_whole(bits, 1, MAX_BITS, "bits")
     refuse_inside_store(folder / "0.fps")
     new = not folder.exists()
     paths = [folder / f"{prefix:0{bits}b}.fps" for prefix in range(1 << bits)]

@@ -64,14 +64,14 @@ if TYPE_CHECKING:
     from fpstore.change.merge import Merge
 
 T = TypeVar("T")
-LEAST_CHANGES = 1 << 16  # fewer are not worth a merge
+MIN_CHANGES = 1 << 16  # fewer are not worth a merge
 _advised: set[bytes] = set()  # identities of stores for which this process has logged the advice
-MOST_CHANGES = 1 << 63  # more than any store has; an infinite float is no whole number
+MAX_CHANGES = 1 << 63  # more than any store has; an infinite float is no whole number
 
 
 def changes_due(snapshot: StoreSnapshot, share: float) -> int:
     """Return how many changes are a share of the fingerprints in the tables, and worth a merge."""
-    return ceil(max(min(share * snapshot.generation.count, MOST_CHANGES), LEAST_CHANGES))
+    return ceil(max(min(share * snapshot.generation.count, MAX_CHANGES), MIN_CHANGES))
 
 
 def merge_advice(snapshot: StoreSnapshot, path: Path | str) -> str | None:
@@ -413,7 +413,7 @@ class StoreWriter:
         if self._merge_at is None:
             identity = self._tracker.manifest.identity
             if (
-                changes >= LEAST_CHANGES
+                changes >= MIN_CHANGES
                 and identity not in _advised
                 and (advice := merge_advice(snapshot, self.path))
             ):

@@ -25,7 +25,7 @@ from fpstore.cli import options
 from fpstore.cli.options import argument, option, output_option
 from fpstore.cli.output import print_error, print_facts, print_json, print_table, summary
 from fpstore.cli.verb import Arguments, fail, on_index, output_is, usage_errors, verb
-from fpstore.design.estimates import FEWEST_FOR_BYTES
+from fpstore.design.estimates import MIN_FINGERPRINTS_FOR_BYTES
 from fpstore.design.families import check_radius
 from fpstore.errors import counted
 from fpstore.format.manifest import is_index, is_openable, is_sharded, looks_like_store
@@ -128,7 +128,9 @@ def _has_blocks(stats: dict[str, Any]) -> bool:
 
 def _print_bytes(stats: dict[str, Any]) -> None:
     n, sizes = stats["fingerprints"], stats["bytes"]
-    columns = ("part", "bytes", "", "bytes/fingerprint")[: 4 if n >= FEWEST_FOR_BYTES else 3]
+    columns = ("part", "bytes", "", "bytes/fingerprint")[
+        : 4 if n >= MIN_FINGERPRINTS_FOR_BYTES else 3
+    ]
     rows = [
         (name, f"{sizes[key]:,}", shown_size(sizes[key]), f"{sizes[key] / max(n, 1):.2f}")[
             : len(columns)

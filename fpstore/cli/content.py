@@ -46,10 +46,10 @@ from fpstore.hashing.registry import (
     text_fingerprinter,
 )
 from fpstore.hashing.text import TextHash
-from fpstore.hashing.weights import MOST_WEIGHT
+from fpstore.hashing.weights import MAX_WEIGHT
 from fpstore.io import Chunk, Reader, open_reader, open_writer
 from fpstore.io.encodings import decoded
-from fpstore.io.files import MOST_FILE_BYTES, InputFile, unpacked
+from fpstore.io.files import MAX_FILE_BYTES, InputFile, unpacked
 from fpstore.io.source import FIELD_FORMATS
 from fpstore.store import Store
 
@@ -112,12 +112,12 @@ def read_columns(ctx: click.Context, parameter: click.Parameter, value: tuple[st
         weight = None
         if not equals or not _NUMBER.fullmatch(number):
             name = text
-        elif re.fullmatch(r"\+?[0-9]{1,20}", number) and 1 <= int(number) <= MOST_WEIGHT:
+        elif re.fullmatch(r"\+?[0-9]{1,20}", number) and 1 <= int(number) <= MAX_WEIGHT:
             weight = int(number)
         else:
             fail(
                 f"{option_name}: the weight in {show(text)} must be a whole number from 1 to "
-                f"{MOST_WEIGHT}; "
+                f"{MAX_WEIGHT}; "
                 f"a column with this name is {show(f'{text}=1')}"
             )
         if not name:
@@ -590,9 +590,9 @@ def _read_stdin(noun: str) -> bytes:
     data = bytearray()
     with unpacked(InputFile("-"), lambda _: None) as read:
         for part in iter(lambda: read(_PART_BYTES), b""):
-            if len(data) + len(part) > MOST_FILE_BYTES:
+            if len(data) + len(part) > MAX_FILE_BYTES:
                 raise InputError(
-                    f"standard input: more than {MOST_FILE_BYTES} bytes, too large for one {noun}",
+                    f"standard input: more than {MAX_FILE_BYTES} bytes, too large for one {noun}",
                     path="-",
                 )
             data += part

@@ -14,7 +14,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from fpstore.base.arguments import check_path, check_share
-from fpstore.base.resources import MOST_THREADS, parse_memory, parse_size
+from fpstore.base.resources import MAX_THREADS, parse_memory, parse_size
 from fpstore.base.width import WIDTHS, check_width
 from fpstore.building.target import refuse_inside_store
 from fpstore.cli.output import CLOSED, output_is_closed
@@ -37,7 +37,7 @@ _UNITS = {
     "gi": 1 << 30,
     "ti": 1 << 40,
 }
-_MOST_FINGERPRINTS = 1 << 64
+_MAX_FINGERPRINTS = 1 << 64
 _PATHS = {  # what names a path
     "A",
     "B",
@@ -113,7 +113,7 @@ def parse_count(text: str) -> int:
             f"{show(text)} is not a number of fingerprints: write it as 16777216, 2^24, 1e9 or 16M",
             got=text,
         )
-    if value > _MOST_FINGERPRINTS:
+    if value > _MAX_FINGERPRINTS:
         raise InputError(
             f"{show(text)} is more than 2^64, the number of all fingerprints", got=text
         )
@@ -225,7 +225,7 @@ STORE = argument("store", "STORE")
 INPUTS = argument("inputs", "INPUT...", nargs=-1, required=True)
 
 THREADS = option(
-    "--threads N", "Number of threads. By default one per processor.", whole_number(1, MOST_THREADS)
+    "--threads N", "Number of threads. By default one per processor.", whole_number(1, MAX_THREADS)
 )
 MEMORY = option(
     "--memory SIZE",

@@ -20,7 +20,7 @@ import click
 
 from fpstore.base.resources import shown_size
 from fpstore.cli.signals import raise_again
-from fpstore.design.estimates import FEWEST_FOR_BYTES
+from fpstore.design.estimates import MIN_FINGERPRINTS_FOR_BYTES
 from fpstore.errors import counted, one_line
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 CLOSED = "standard output is closed"
 _PLAIN_WIDTH = 160  # of what is not written to a terminal
-_GAP, _LEAST_WORDS = 2, 12  # between two columns, and of a column of words, which is wrapped
+_GAP, _MIN_WORDS = 2, 12  # between two columns, and of a column of words, which is wrapped
 
 
 def print_error(message: str) -> None:
@@ -89,7 +89,7 @@ def print_table(
             number in text_columns and number > 0,
             max(map(len, (name, *(row[number] for row in rows)))),
         )
-        needed += _GAP * (number > 0) + (min(_LEAST_WORDS, longest) if words else longest)
+        needed += _GAP * (number > 0) + (min(_MIN_WORDS, longest) if words else longest)
         table.add_column(
             Text(name),
             justify="left" if number in text_columns else "right",
@@ -150,7 +150,7 @@ def summary(stats: dict[str, Any]) -> str:
         f"{stats['design']['name']} ({counted(len(stats['design']['tables']), 'table')})",
         shown_size(size),
     ]
-    if fingerprints >= FEWEST_FOR_BYTES:
+    if fingerprints >= MIN_FINGERPRINTS_FOR_BYTES:
         parts.append(f"{size / fingerprints:.1f} bytes per fingerprint")
     return ", ".join(parts)
 

@@ -45,7 +45,7 @@ CHUNK_QUERIES = 1 << 20
 # more would not be faster, and a signal waits until all have met a part of the table
 SCANNED_AT_ONCE = 1 << 10
 FIRST_QUERIES = 1 << 8
-MOST_ROWS = 1 << 20  # of matches held at once, as estimated from the queries before
+MAX_ROWS = 1 << 20  # of matches held at once, as estimated from the queries before
 MATCHED, UNMATCHED, FAILED = 0, 1, 2  # exit codes, as of grep
 LIMIT_GUESSES = (
     dict.fromkeys(
@@ -303,9 +303,9 @@ def _answered(
             rows = len(matches.rows) if write is None else write(batch, matches)
             yield matches
             start += at_once
-            if rows > MOST_ROWS:
+            if rows > MAX_ROWS:
                 at_once = max(1, at_once // 4)
-            elif rows < MOST_ROWS // 8:
+            elif rows < MAX_ROWS // 8:
                 at_once = min(most, at_once * 4)
 
 

@@ -30,7 +30,7 @@ OPTIONS = {  # by the fields of specs, where the names differ
     "id": "id_field",
     "score": "score_field",
 }
-MOST_PROCESSES = 1024
+MAX_PROCESSES = 1024
 SHOWN = 8  # indexes of tasks that are left
 UNITS = ((1, "s"), (60, "min"), (3600, "h"), (86_400, "d"))
 PLANNING = (
@@ -44,7 +44,7 @@ PLANNING = (
         "--processes N",
         "Work in N processes instead of threads, through a plan in the folder OUTPUT.plan. If the "
         "job ends early, the same command goes on.",
-        whole_number(1, MOST_PROCESSES),
+        whole_number(1, MAX_PROCESSES),
     ),
 )
 PART_BYTES = option(
@@ -96,7 +96,7 @@ def _opened(args: Arguments) -> Plan:
     option(
         "--processes N",
         "Run all remaining tasks in N processes, stage by stage.",
-        whole_number(1, MOST_PROCESSES),
+        whole_number(1, MAX_PROCESSES),
     ),
     *options.LIMITS,
     *options.RESULT,

@@ -21,8 +21,8 @@ from fpstore.design.blocks import ELIAS_FANO, HUFFMAN
 from fpstore.design.families import Design
 from fpstore.design.sample import Sample
 from fpstore.design.tables import (
-    LEAST_BUCKET_BITS,
-    MOST_BUCKET_BITS,
+    MAX_BUCKET_BITS,
+    MIN_BUCKET_BITS,
     REFERENCES,
     ROWS,
     TAG_BITS,
@@ -302,10 +302,10 @@ def column_batch_nanoseconds(work: ColumnWork, design: Design, queries: int) -> 
 def bucket_bits(block_count: int, width: int, fingerprint_count: int) -> list[int]:
     """Return the numbers of bucket bits that are worth considering for a number of blocks."""
     length = width // block_count
-    most = min(length, MOST_BUCKET_BITS)
+    most = min(length, MAX_BUCKET_BITS)
     if width <= WORD_BITS:  # shorter buckets leave more bits to the rest
-        most = min(most, max(width - TAG_BITS, LEAST_BUCKET_BITS))
-    usual = max(fingerprint_count.bit_length() - 6, LEAST_BUCKET_BITS)
+        most = min(most, max(width - TAG_BITS, MIN_BUCKET_BITS))
+    usual = max(fingerprint_count.bit_length() - 6, MIN_BUCKET_BITS)
     return sorted(
-        {b for b in (usual - 2, usual, usual + 2, TAG_BITS, most) if LEAST_BUCKET_BITS <= b <= most}
+        {b for b in (usual - 2, usual, usual + 2, TAG_BITS, most) if MIN_BUCKET_BITS <= b <= most}
     )

@@ -54,7 +54,7 @@ FOLDER_BYTES = 20_480  # an empty id map, an empty log and a manifest
 # numbers of changes for which memory is estimated; an index begins between two of them
 DELTA_CHANGES = (10_000, 100_000, 300_000)
 # with fewer fingerprints, headers, pages and last blocks dominate bytes per fingerprint
-FEWEST_FOR_BYTES = 1 << 12
+MIN_FINGERPRINTS_FOR_BYTES = 1 << 12
 
 
 class Requirements(NamedTuple):

@@ -27,10 +27,10 @@ from fpstore.design.covering import ProofBudget, covers
 from fpstore.design.tables import (
     BLOCKS,
     COPIES,
-    LEAST_BUCKET_BITS,
-    MOST_BUCKET_BITS,
-    MOST_COLUMN_ENTRIES,
-    MOST_RING,
+    MAX_BUCKET_BITS,
+    MAX_COLUMN_ENTRIES,
+    MAX_RING,
+    MIN_BUCKET_BITS,
     REFERENCES,
     ROWS,
     TAG_BITS,
@@ -59,7 +59,7 @@ MANKU = {
 }
 SCAN, DEALT = "scan", "dealt"
 _N = r"(0|[1-9][0-9]?)"
-MOST_FINGERPRINTS = 2**63 - 1
+MAX_FINGERPRINTS = 2**63 - 1
 NAME = rf"(blocks|striped|nested)-{_N}-{_N}|(flip)-{_N}|(columns|dealt)-{_N}(?:-{_N})?"
 
 
@@ -133,15 +133,13 @@ class Design:
         these, since most then open no block.
         """
         radius = self.radius if radius is None else check_radius(radius, self.width.bits)
-        fingerprint_count = check_whole(
-            fingerprint_count, 0, MOST_FINGERPRINTS, "fingerprint_count"
-        )
+        fingerprint_count = check_whole(fingerprint_count, 0, MAX_FINGERPRINTS, "fingerprint_count")
         if self.ring:
-            if fingerprint_count > MOST_COLUMN_ENTRIES:
+            if fingerprint_count > MAX_COLUMN_ENTRIES:
                 raise InputError(
-                    f"a column table has at most {MOST_COLUMN_ENTRIES} fingerprints, {self.name} "
+                    f"a column table has at most {MAX_COLUMN_ENTRIES} fingerprints, {self.name} "
                     f"is to have {fingerprint_count}",
-                    expected=MOST_COLUMN_ENTRIES,
+                    expected=MAX_COLUMN_ENTRIES,
                     got=fingerprint_count,
                 )
             flips = zip(self.ring, self.thresholds(radius), strict=True)
@@ -366,17 +364,17 @@ def column_tables(
     fingerprints: the first two blocks are the leading bits.
     """
     length = len(cut[0]) if cut else 0
-    most = min(length, MOST_BUCKET_BITS)
-    if not LEAST_BUCKET_BITS <= bucket_bits <= most:
+    most = min(length, MAX_BUCKET_BITS)
+    if not MIN_BUCKET_BITS <= bucket_bits <= most:
         fits = (
             f"to {most}"
-            if most >= LEAST_BUCKET_BITS
-            else f"or more: use at most {bits // LEAST_BUCKET_BITS} blocks"
+            if most >= MIN_BUCKET_BITS
+            else f"or more: use at most {bits // MIN_BUCKET_BITS} blocks"
         )
         raise InputError(
             f"{family}-{len(cut)}-{bucket_bits}: {len(cut)} blocks of {bits} bits have {length} "
             "each, and the number of a bucket "
-            f"has {LEAST_BUCKET_BITS} {fits}"
+            f"has {MIN_BUCKET_BITS} {fits}"
         )
     if max(spread(len(cut), radius)) >= bucket_bits:
         raise InputError(
@@ -492,13 +490,13 @@ def _check_columns(table: TableSpec) -> None:
                 "and no tag"
             )
         return
-    most = min(MOST_BUCKET_BITS, width)
+    most = min(MAX_BUCKET_BITS, width)
     if (
-        not LEAST_BUCKET_BITS <= table.prefix_bits <= most
+        not MIN_BUCKET_BITS <= table.prefix_bits <= most
         or table.prefix_bits + table.tag_bits > width
     ):
         raise InputError(
-            f"a column table of {width} bits has {LEAST_BUCKET_BITS} to {most} prefix_bits, and "
+            f"a column table of {width} bits has {MIN_BUCKET_BITS} to {most} prefix_bits, and "
             f"with tag_bits at most {width}, "
             f"got {table.prefix_bits} and {table.tag_bits}"
         )
@@ -517,8 +515,8 @@ def _check_kinds(tables: Sequence[TableSpec], radius: int) -> None:
             f"{', '.join(kinds)}"
         )
     flips = [table.flips for table in tables if table.in_ring]
-    if len(flips) > MOST_RING:
-        raise InputError(f"a design has at most {MOST_RING} column tables, got {len(flips)}")
+    if len(flips) > MAX_RING:
+        raise InputError(f"a design has at most {MAX_RING} column tables, got {len(flips)}")
     if flips and flips != spread(len(flips), radius):
         needed = ", ".join(map(str, spread(len(flips), radius)))
         raise InputError(

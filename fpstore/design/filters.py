@@ -20,13 +20,13 @@ from fpstore.design.tables import ball_size
 BITS_PER_PREFIX = 6
 # behind the log2 n leading bits: one in 64 of the possible prefixes is then in the table
 FINER_BITS = 6
-MOST_PREFIX_BITS = 40
+MAX_PREFIX_BITS = 40
 SET_BITS = 3  # of a word, by a prefix
 BUCKET_PREFIXES_BITS = 8  # log2 of the prefixes of a bucket, which has a few lines of the cache
-LEAST_FINGERPRINTS = 1 << 6  # in a smaller set, a table is one block
+MIN_FINGERPRINTS = 1 << 6  # in a smaller set, a table is one block
 # the price of an opened block, in tests of a word, when the shape of a filter is chosen
 OPENED_TESTS = 25.0
-MOST_FINGERPRINTS = 1 << 35  # a filter has at most 2^32 - 1 words
+MAX_FINGERPRINTS = 1 << 35  # a filter has at most 2^32 - 1 words
 
 
 class FilterShape(NamedTuple):
@@ -59,7 +59,7 @@ def filter_shapes(design: Design, fingerprint_count: int) -> Mapping[int, Filter
     Column tables have none. Nor have tables that a probe of the design's radius does not look up,
     tables in which most prefixes occur, and tables of too many fingerprints for a filter.
     """
-    if design.ring or not LEAST_FINGERPRINTS <= fingerprint_count <= MOST_FINGERPRINTS:
+    if design.ring or not MIN_FINGERPRINTS <= fingerprint_count <= MAX_FINGERPRINTS:
         return MappingProxyType({})
     shapes = {
         table: _shape(spec.prefix_bits, spec.flips, fingerprint_count)
@@ -82,7 +82,7 @@ def _shape(prefix_bits: int, flips: int, fingerprint_count: int) -> FilterShape 
             1 + OPENED_TESTS * shape.passing(fingerprint_count / 2.0**shape.prefix_bits)
         )
 
-    most = min(prefix_bits, log2_count + FINER_BITS, MOST_PREFIX_BITS)
+    most = min(prefix_bits, log2_count + FINER_BITS, MAX_PREFIX_BITS)
     allowed = (b for b in range(log2_count, most + 1) if ball_size(b, flips) <= MAX_VARIANTS)
     buckets = max(log2_count - BUCKET_PREFIXES_BITS, 0)
     shapes = [FilterShape(bits, min(buckets, bits), BITS_PER_PREFIX) for bits in allowed]

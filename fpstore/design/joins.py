@@ -25,8 +25,8 @@ from fpstore.design.families import columns, lookup_radius
 from fpstore.design.sample import Sample
 from fpstore.design.tables import (
     COPIES,
-    LEAST_BUCKET_BITS,
-    MOST_BUCKET_BITS,
+    MAX_BUCKET_BITS,
+    MIN_BUCKET_BITS,
     ROWS,
     TAG_BITS,
     TableSpec,
@@ -36,7 +36,7 @@ from fpstore.design.tables import (
     spread,
 )
 
-MOST_BLOCKS = 40
+MAX_BLOCKS = 40
 SAMPLED_PLANS = 8  # the sample compares this many of the best plans for a uniform set
 DEALT_PLANS = 3  # this many of the best plans are also compared with dealt bits
 # below, all pairs are compared in about a second, which planning from a sample takes, too
@@ -131,9 +131,9 @@ def designs(
     varying = tuple(range(width) if bits is None else bits)
     if radius > lookup_radius(width):
         return
-    usual = max(count.bit_length() - 5, LEAST_BUCKET_BITS)
-    for blocks in range(1, min(MOST_BLOCKS, radius + 1) + 1):
-        most = min(len(varying) // blocks, usual, MOST_BUCKET_BITS)
+    usual = max(count.bit_length() - 5, MIN_BUCKET_BITS)
+    for blocks in range(1, min(MAX_BLOCKS, radius + 1) + 1):
+        most = min(len(varying) // blocks, usual, MAX_BUCKET_BITS)
         # larger buckets are fewer, which may cost less
         for bucket in {*range(most - 4, most + 1, 2), min(most, TAG_BITS)}:
             if bucket > max(spread(blocks, radius)):  # otherwise every bucket would be looked up
@@ -145,7 +145,7 @@ def _plain(blocks: int, bucket: int, radius: int, width: int, bits: tuple[int, .
     """Return the design of blocks of successive bits."""
     length = len(bits) // blocks
     # the first table is in the order of the fingerprints
-    if len(bits) == width and bucket >= LEAST_BUCKET_BITS:
+    if len(bits) == width and bucket >= MIN_BUCKET_BITS:
         tables = [table for table in columns(blocks, radius, width, bucket) if table.kind != ROWS]
         return _ring(f"columns-{blocks}-{bucket}", tables, radius)
     cut = [bits[place * length : (place + 1) * length] for place in range(blocks)]

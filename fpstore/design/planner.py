@@ -28,13 +28,13 @@ from fpstore.design.dealing import deal
 from fpstore.design.estimates import Plan, Requirements, estimate
 from fpstore.design.families import MANKU, SCAN, Design, check_radius, design, lookup_radius
 from fpstore.design.sample import Sample
-from fpstore.design.tables import MOST_COLUMN_ENTRIES, TAG_BITS, TableSpec
+from fpstore.design.tables import MAX_COLUMN_ENTRIES, TAG_BITS, TableSpec
 from fpstore.errors import InputError
 from fpstore.io.check import check_fingerprints
 
 MANY_ERRORS = 7  # above this radius, few striped blocks with flips are compared, too
 COLUMN_BLOCKS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 16)
-MOST_TABLES = 100  # a design with more tables is not compared
+MAX_RANKED_TABLES = 100  # a design with more tables is not compared
 # The bytes and the time of packed tables that may take the place of column tables, as multiples.
 MORE_BYTES, MORE_TIME = 1.15, 2.0
 NO_BUDGET = 1 << 62
@@ -250,7 +250,7 @@ def candidates_for(
         yield design(SCAN, radius, width)
     if radius <= lookup_radius(width):
         yield from _with_lookups(radius, skewed, width)
-        if fingerprint_count <= MOST_COLUMN_ENTRIES:
+        if fingerprint_count <= MAX_COLUMN_ENTRIES:
             yield from _with_columns(radius, width, fingerprint_count)
 
 
@@ -278,7 +278,7 @@ def _with_lookups(radius: int, skewed: bool, width: int) -> tuple[Design, ...]:
             name = f"blocks-{block_count}-{leading_count}"
             if name not in shapes and leading_count < block_count:
                 names.append(name)
-    if 0 < radius < isqrt(MOST_TABLES):
+    if 0 < radius < isqrt(MAX_RANKED_TABLES):
         nest = f"nested-{radius + 1}-{radius + 1}"
         if nest not in shapes:
             names.append(nest)
@@ -294,7 +294,7 @@ def _with_lookups(radius: int, skewed: bool, width: int) -> tuple[Design, ...]:
     designs: dict[tuple[TableSpec, ...], Design] = {}
     for name in names:
         candidate = design(name, radius, width)
-        if len(candidate.tables) <= MOST_TABLES:
+        if len(candidate.tables) <= MAX_RANKED_TABLES:
             designs.setdefault(candidate.tables, candidate)
     return tuple(designs.values())
 

@@ -18,7 +18,7 @@ from fpstore.design.tables import TableSpec, ball_size
 SAMPLE_SIZE = 1 << 14
 QUERIES = 128  # fingerprints of the sample that stand for queries
 POINTS = 1 << 12  # fingerprints of the sample that stand for the set
-FEWEST_PAIRS = 64  # a share is too uncertain if fewer pairs of the sample are within it
+MIN_PAIRS = 64  # a share is too uncertain if fewer pairs of the sample are within it
 
 
 def evenly_spread(rows: Words, count: int) -> Words:
@@ -72,7 +72,7 @@ class Sample:
         """Return the share of the set within ``flips`` of a fingerprint in the leading bits."""
         pairs = self._within(table.permutation[:prefix_bits])
         near = int(pairs[min(flips, len(pairs) - 1)]) if len(pairs) else 0
-        if near >= FEWEST_PAIRS:
+        if near >= MIN_PAIRS:
             return near / int(pairs[-1])
         # One flipped bit leads to fewer entries than none, the rarer the bit's other value is.
         evenness = (

@@ -23,10 +23,10 @@ BLOCKS, COPIES, REFERENCES, ROWS = "blocks", "copies", "references", "rows"
 TABLE_KINDS = (BLOCKS, COPIES, REFERENCES, ROWS)
 TAG_BITS = _kernel.TAG_BITS
 # the directory of a column table has the place of each bucket in 32 bits
-MOST_COLUMN_ENTRIES = (1 << 32) - 1
-MOST_BUCKET_BITS = _kernel.MOST_BUCKET_BITS  # a directory of 2^19 buckets stays in the cache
-LEAST_BUCKET_BITS = _kernel.LEAST_BUCKET_BITS
-MOST_RING = _kernel.MOST_RING  # the most column tables of a design that are looked up
+MAX_COLUMN_ENTRIES = (1 << 32) - 1
+MAX_BUCKET_BITS = _kernel.MAX_BUCKET_BITS  # a directory of 2^19 buckets stays in the cache
+MIN_BUCKET_BITS = _kernel.MIN_BUCKET_BITS
+MAX_RING = _kernel.MAX_RING  # the most column tables of a design that are looked up
 ROWS_SHARE_BITS = 4  # log2 of the fewest rows, about, in a bucket of a row file
 
 
@@ -203,7 +203,7 @@ def row_bucket_bits(fingerprint_count: int) -> int:
 
     Each bucket takes four bytes.
     """
-    return min(max(fingerprint_count.bit_length() - ROWS_SHARE_BITS, LEAST_BUCKET_BITS), TAG_BITS)
+    return min(max(fingerprint_count.bit_length() - ROWS_SHARE_BITS, MIN_BUCKET_BITS), TAG_BITS)
 
 
 def near_share(bits: int, most: int) -> float:

@@ -17,7 +17,7 @@ import xxhash
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 ASIDE = "-old"
-MOST_NAME_BYTES = 255
+MAX_NAME_BYTES = 255
 UNFINISHED = ".unfinished-"  # begins the names of folders with files that have not appeared
 _TEMPORARY_BYTES = len("..12345678.tmp")  # around a name
 
@@ -27,10 +27,10 @@ def short_name(name: str, room: int) -> str:
 
     A longer name becomes its beginning and a hash of all of it.
     """
-    if len(os.fsencode(name)) + room <= MOST_NAME_BYTES:
+    if len(os.fsencode(name)) + room <= MAX_NAME_BYTES:
         return name
     ending = f"~{xxhash.xxh64_hexdigest(os.fsencode(name))}"
-    while len(os.fsencode(name)) + len(ending) + room > MOST_NAME_BYTES:
+    while len(os.fsencode(name)) + len(ending) + room > MAX_NAME_BYTES:
         name = name[:-1]
     return name + ending
 

@@ -50,7 +50,7 @@ GROUP_CHUNKS = 512
 HASH_BYTES = DIGEST_BYTES = 8
 PAD_BYTES = 1 << 18
 HASHED_BYTES = GROUP_CHUNKS * CHUNK_BYTES
-LEAST_LONGEST = PAD_BYTES // 2  # values up to this size are read from every file
+MIN_LONGEST_VALUE = PAD_BYTES // 2  # values up to this size are read from every file
 CHECKED_AT_OPEN = 4 << 20  # a file of at most this many bytes is checked whole when it is opened
 BATCH_ITEMS = 256
 FIRST_MAP_BYTES = 1 << 24
@@ -72,7 +72,7 @@ class SealedReader:
         self._descriptor = open_file(path)
         self._closing = finalize(self, close_file, self._descriptor)
         self._open = partial(
-            open_seal, path, self._descriptor, key_words, max(shape["largest"], LEAST_LONGEST)
+            open_seal, path, self._descriptor, key_words, max(shape["largest"], MIN_LONGEST_VALUE)
         )
         try:
             size = os.fstat(self._descriptor).st_size
@@ -163,7 +163,7 @@ PAGE_SIZE_AT = 40  # in a metadata page
 PAGE_SIZES = (4096, 8192, 16384, 32768, 65536)
 LEAF = b"\x02\x00"
 # by this a value may be larger than all blocks on disk: a file system may compress them
-MOST_SPARSE = 4
+MAX_SPARSE = 4
 BIG = 1  # flag of a node: its value lies on pages of its own
 
 
@@ -186,7 +186,7 @@ def salvaged_items(
     are mostly a hole of the file.
     """
     status, page_bytes = os.fstat(descriptor), _page_bytes(path, descriptor)
-    longest = MOST_SPARSE * disk_bytes(status) if longest is None else longest
+    longest = MAX_SPARSE * disk_bytes(status) if longest is None else longest
     for data_start, data_end in data_ranges(descriptor, status.st_size):
         for page in range(data_start // page_bytes, -(-data_end // page_bytes)):
             data = read_if_possible(descriptor, path, page * page_bytes, page_bytes)

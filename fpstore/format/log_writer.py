@@ -35,7 +35,7 @@ from fpstore.format.log import (
     published_end,
 )
 
-LEAST_STEP, MOST_STEP = 1 << 16, 1 << 24  # bytes of space that are allocated ahead
+MIN_STEP, MAX_STEP = 1 << 16, 1 << 24  # bytes of space that are allocated ahead
 _NOT_FORCED = -1  # no place in a log
 _DSYNC: int = getattr(os, "RWF_DSYNC", 0)
 # errors of a system that does not have the flag
@@ -63,7 +63,7 @@ class LogWriter(OpenLog):
         self._failed = False
         # a sync has failed, and the system may have dropped the pages that it could not write
         self._unsure = False
-        self._step = LEAST_STEP  # bytes of space to allocate ahead next
+        self._step = MIN_STEP  # bytes of space to allocate ahead next
         self._flag = 0  # SUPERSEDED, once another generation is announced
         try:
             published = published_end(self.word, path)
@@ -140,11 +140,11 @@ class LogWriter(OpenLog):
             self._write_zeros(end + self._step)
         except OSError:
             self._write_zeros(end)
-        self._step = min(2 * self._step, MOST_STEP)
+        self._step = min(2 * self._step, MAX_STEP)
 
     def _write_zeros(self, end: int) -> None:
-        for start in range(self._size, end, MOST_STEP):
-            write_all(self.descriptor, bytes(min(MOST_STEP, end - start)), start)
+        for start in range(self._size, end, MAX_STEP):
+            write_all(self.descriptor, bytes(min(MAX_STEP, end - start)), start)
         self._size = max(self._size, end)
 
     def force(self) -> None:

@@ -39,14 +39,14 @@ NEXT_MANIFEST = MANIFEST_FILE + TEMPORARY
 ABSORBING = ".joined"  # ends the name of a folder for the strings of other stores
 _GENERATION = re.compile(r"gen-[0-9]{8,}")
 FORMAT_VERSION: int = _kernel.FORMAT_VERSION
-MOST_MANIFEST_BYTES = 1 << 20
+MAX_MANIFEST_BYTES = 1 << 20
 _SUPPORTED = (("format_version", (FORMAT_VERSION,)), ("width", WIDTHS), ("flags", (0,)))
 IDENTITY_BYTES = 16
 MERGE_ERROR_FILE = "merge.error"
-MOST_ERROR_BYTES = 4096
+MAX_ERROR_BYTES = 4096
 # the file is empty
 NO_ROOM = "the last merge failed, and the disk had no room for the reason: it is probably full"
-MOST_RANK_BITS = 15  # a block has at most 32768 entries
+MAX_RANK_BITS = 15  # a block has at most 32768 entries
 _COUNT = range(2**64)
 _FILE = {"bytes": _COUNT, "digest": _COUNT, "largest": _COUNT}
 _TABLE = {
@@ -104,7 +104,7 @@ _SCHEMA: dict[str, Any] = {
                 "places": _FILE,
                 "ids": _COUNT,
                 "id_digest": _COUNT,
-                "rank_bits": range(MOST_RANK_BITS + 1),
+                "rank_bits": range(MAX_RANK_BITS + 1),
             },
         ),
     },
@@ -163,7 +163,7 @@ def content_checksum(content: dict[str, Any]) -> str:
     return f"{xxhash.xxh64_intdigest(body):016x}"
 
 
-def manifest_data(content: dict[str, Any], most: int = MOST_MANIFEST_BYTES) -> bytes:
+def manifest_data(content: dict[str, Any], most: int = MAX_MANIFEST_BYTES) -> bytes:
     """Return the bytes of a manifest with its checksum; InputError if they are over ``most``."""
     data = (
         json.dumps({**content, "checksum": content_checksum(content)}, indent=1) + "\n"
@@ -242,7 +242,7 @@ def read_manifest(path: Path, folder: int | None = None, name: str = MANIFEST_FI
     file = path / name
     try:
         with opened(file, folder=folder, of_user=True) as descriptor:
-            data = read_at(descriptor, file, 0, MOST_MANIFEST_BYTES)
+            data = read_at(descriptor, file, 0, MAX_MANIFEST_BYTES)
     except StoreNotFoundError as error:
         raise not_a_store(path) from error
     return parse_manifest(data, file)
@@ -459,7 +459,7 @@ def set_merge_error(folder: int, message: str | None) -> None:
             os.unlink(MERGE_ERROR_FILE, dir_fd=folder)
             return
         write_anew(
-            MERGE_ERROR_FILE, message.encode("utf-8", "backslashreplace")[:MOST_ERROR_BYTES], folder
+            MERGE_ERROR_FILE, message.encode("utf-8", "backslashreplace")[:MAX_ERROR_BYTES], folder
         )
 
 
@@ -474,4 +474,4 @@ def merge_error(folder: int) -> str | None:
     with os.fdopen(descriptor, "rb") as file:
         if os.fstat(descriptor).st_nlink > 1:
             return f"unknown: {MERGE_ERROR_FILE} is a hard link: remove it"
-        return file.read(MOST_ERROR_BYTES).decode("utf-8", "backslashreplace") or NO_ROOM
+        return file.read(MAX_ERROR_BYTES).decode("utf-8", "backslashreplace") or NO_ROOM

@@ -24,7 +24,7 @@ from fpstore.format.manifest import (
 from fpstore.format.record import ID_KINDS
 
 VERSION = 1
-MOST_BYTES = 1 << 26
+MAX_BYTES = 1 << 26
 LOST = "take it from a backup, or combine the shards again"
 _TEMPORARY_PREFIX = f".{SHARDS_FILE}."
 _NAME = re.compile(r"shard-[0-9]{5,}\.fps")
@@ -88,7 +88,7 @@ class ShardsManifest(NamedTuple):
             **self._asdict(),
             "shards": [shard._asdict() for shard in self.shards],
         }
-        return manifest_data(content, MOST_BYTES)
+        return manifest_data(content, MAX_BYTES)
 
 
 def shard_name(number: int) -> str:
@@ -118,7 +118,7 @@ def read_shards(path: Path) -> ShardsManifest:
     file = path / SHARDS_FILE
     try:
         with opened(file, of_user=True) as descriptor:
-            data = read_at(descriptor, file, 0, MOST_BYTES)
+            data = read_at(descriptor, file, 0, MAX_BYTES)
     except StoreNotFoundError as error:
         raise StoreNotFoundError(
             f"{path}: not a sharded store (no {SHARDS_FILE} in it)", path=path

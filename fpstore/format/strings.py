@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 STRINGS_FILE = "strings.mdb"
 SEPARATOR = b"\xff"  # occurs in no UTF-8
 RECORD_BYTES = 1 << 10  # the strings of a record, about; one look-up decompresses them
-MOST_STRINGS = 1 << 8  # in a record
+MAX_STRINGS = 1 << 8  # in a record
 LAYOUT_KEYS = 2**64 - 2, 2**64 - 1  # two copies: without the layout, no record can be read
 # strings in a record; how many strings there were when the zstandard dictionary was trained
 _LAYOUT = struct.Struct("<IQ")
@@ -71,16 +71,16 @@ def parse_layout(values: Iterable[bytes | None]) -> StringLayout | None:
         content = None if value is None else checked(key, value)
         if content is not None and len(content) >= _LAYOUT.size:
             per_record, trained = _LAYOUT.unpack_from(content)
-            if 1 <= per_record <= MOST_STRINGS:
+            if 1 <= per_record <= MAX_STRINGS:
                 return StringLayout(per_record, trained, content[_LAYOUT.size :])
     return None
 
 
 def strings_per_record(count: int, total_bytes: int) -> int:
     return (
-        min(max(RECORD_BYTES * count // total_bytes, 1), MOST_STRINGS)
+        min(max(RECORD_BYTES * count // total_bytes, 1), MAX_STRINGS)
         if total_bytes
-        else MOST_STRINGS
+        else MAX_STRINGS
     )
 
 
@@ -260,7 +260,7 @@ class Strings:
         self.path = path
         self.count = count
         self._reader = SealedReader(path, shape)
-        if count > MOST_STRINGS * (entries := self._reader.file.entries):
+        if count > MAX_STRINGS * (entries := self._reader.file.entries):
             self.close()
             raise self._damaged(f"{entries} records cannot hold {count} strings")
         self._last: tuple[int, bytes] = -1, b""  # the record that was read last, and its content

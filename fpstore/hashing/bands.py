@@ -17,11 +17,11 @@ from fpstore.base.width import WORD_BITS, Width
 from fpstore.errors import InputError
 from fpstore.hashing.base import Fingerprinter
 from fpstore.hashing.law import Reals
-from fpstore.hashing.sketcher import MOST_SIGNATURE_BITS, Signed, Sketched, Sketcher, Values
+from fpstore.hashing.sketcher import MAX_SIGNATURE_BITS, Signed, Sketched, Sketcher, Values
 
-MOST_FUNCTIONS = 256  # of all bands together
+MAX_FUNCTIONS = 256  # of all bands together
 _SIGNATURE = Width(256)  # signatures are its first 224 bits
-_MOST_VALUES = 2048
+_MAX_VALUES = 2048
 
 
 class Bands(NamedTuple):
@@ -41,11 +41,11 @@ class Bands(NamedTuple):
 def plan_bands(jaccard: float, recall: float) -> Bands | None:
     """Return the longest bands with a recall at a similarity.
 
-    None if this takes more than `MOST_FUNCTIONS` functions. Long bands bring few texts together by
+    None if this takes more than `MAX_FUNCTIONS` functions. Long bands bring few texts together by
     chance. J. Leskovec, A. Rajaraman, J. Ullman, *Mining of Massive Datasets*, section 3.4.
     """
-    for size in range(MOST_FUNCTIONS, 0, -1):
-        for number in range(1, MOST_FUNCTIONS // size + 1):
+    for size in range(MAX_FUNCTIONS, 0, -1):
+        for number in range(1, MAX_FUNCTIONS // size + 1):
             bands = Bands(number, size)
             if bands.recall(jaccard) >= recall:
                 return bands
@@ -75,7 +75,7 @@ class MinHashSketcher(Fingerprinter[Item_contra], Sketcher[Item_contra]):
     @property
     def most_values(self) -> int:
         """The most values that a sketch can have."""
-        return _MOST_VALUES
+        return _MAX_VALUES
 
     def values(self, items: Sequence[Any], functions: range) -> Values:
         """Return the values of the hash functions on a batch."""
@@ -122,7 +122,7 @@ class MinHashSketcher(Fingerprinter[Item_contra], Sketcher[Item_contra]):
         """Return the hasher that also writes the values of functions, behind fingerprints."""
         hasher = self._with_values_cache.get(functions)
         if hasher is None:
-            first = MOST_SIGNATURE_BITS + functions.start
+            first = MAX_SIGNATURE_BITS + functions.start
             hasher = self._wide.with_bands(Bands(len(functions), 1), first)
             self._with_values_cache[functions] = hasher
         return hasher
@@ -144,7 +144,7 @@ def signature_bytes(rows: Words) -> Bytes:
     """Return the first 224 bits of rows of 256 bits, which keys may follow."""
     words = rows[:, : _SIGNATURE.words].astype(">u8")
     return np.ascontiguousarray(
-        words.view(np.uint8).reshape(len(rows), _SIGNATURE.bytes)[:, : MOST_SIGNATURE_BITS // 8]
+        words.view(np.uint8).reshape(len(rows), _SIGNATURE.bytes)[:, : MAX_SIGNATURE_BITS // 8]
     )
 
 

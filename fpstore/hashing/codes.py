@@ -14,12 +14,12 @@ import numpy.typing as npt
 from fpstore.base.aliases import Array, Flags
 from fpstore.base.arguments import check_whole
 from fpstore.hashing.law import Law, Reals
-from fpstore.hashing.sketcher import MOST_SIGNATURE_BITS, Signed, Values
+from fpstore.hashing.sketcher import MAX_SIGNATURE_BITS, Signed, Values
 from fpstore.hashing.vector_base import Block, VectorFingerprinter, derived_seed
 from fpstore.hashing.words import draws, packed
 
-MOST_BITS = 1 << 20
-_MOST_VALUE = 1 << 31
+MAX_BITS = 1 << 20
+_MAX_VALUE = 1 << 31
 _FRACTION = 32  # bits behind the point
 _UNRELATED_BITS = 0.4  # the share of bits that differ in unrelated descriptors
 
@@ -49,7 +49,7 @@ class CodeHash(VectorFingerprinter):
 
     def signed(self, items: Sequence[Any]) -> Signed:
         """Return bits at positions of another seed."""
-        places = _stratified_places(derived_seed(self.seed), MOST_SIGNATURE_BITS, self.code_bits)
+        places = _stratified_places(derived_seed(self.seed), MAX_SIGNATURE_BITS, self.code_bits)
         bits = self.bits(self.block(items), np.array(places, np.int64))
         return Signed(packed(bits), np.ones(len(bits), np.bool_))
 
@@ -115,7 +115,7 @@ class BitSample(CodeHash):
     name: ClassVar[str] = "bit-sample"
 
     def __post_init__(self) -> None:
-        self._check(least=self.width, most=MOST_BITS)
+        self._check(least=self.width, most=MAX_BITS)
 
     @property
     def law(self) -> BitLaw:
@@ -252,8 +252,8 @@ class Unary(CodeHash):
 
     def __post_init__(self) -> None:
         self._check()
-        self._keep(low=check_whole(self.low, -_MOST_VALUE, _MOST_VALUE - 1, "low"))
-        self._keep(high=check_whole(self.high, self.low + 1, _MOST_VALUE, "high"))
+        self._keep(low=check_whole(self.low, -_MAX_VALUE, _MAX_VALUE - 1, "low"))
+        self._keep(high=check_whole(self.high, self.low + 1, _MAX_VALUE, "high"))
 
     @property
     def law(self) -> BitLaw:

@@ -35,7 +35,7 @@ from fpstore.io.encodings import (
 )
 from fpstore.io.files import (
     HIDDEN,
-    MOST_FILE_BYTES,
+    MAX_FILE_BYTES,
     FileState,
     HiddenNames,
     check_paths,
@@ -128,7 +128,7 @@ class Walk:
         self._follow = check_flag(follow_symlinks, "follow_symlinks")
         self._hidden_reported = False
         self._max_bytes = (
-            MOST_FILE_BYTES
+            MAX_FILE_BYTES
             if max_bytes is None
             else check_whole(max_bytes, 0, 2**63 - 1, "max_bytes")
         )

@@ -23,7 +23,7 @@ WEIGHTINGS = ("count", "log", "set")
 SEEDED = ("xxh64", "blake2b")
 Tokenizer = Callable[[str], Iterable[Any]]
 _KEYWORD_WEIGHT = 5  # of the most important keyword
-_MOST_KEYWORDS = 64
+_MAX_KEYWORDS = 64
 
 Hash = Callable[[bytes], bytes | int]  # a hash function of the caller
 
@@ -130,7 +130,7 @@ def _jieba() -> Tokenizer:
     import_package("jieba", "tokenizer='jieba'").setLogLevel(logging.WARNING)
 
     def keywords(text: str) -> list[tuple[str, int]]:
-        tags = analyse.extract_tags(text, topK=_MOST_KEYWORDS, withWeight=True)
+        tags = analyse.extract_tags(text, topK=_MAX_KEYWORDS, withWeight=True)
         most = max((weight for _, weight in tags), default=1.0)
         return [(word, max(1, -int(-_KEYWORD_WEIGHT * weight // most))) for word, weight in tags]
 

@@ -19,7 +19,7 @@ from fpstore.hashing.base import (
     not_text,
 )
 from fpstore.hashing.text import TextHash
-from fpstore.hashing.weights import MOST_WEIGHT
+from fpstore.hashing.weights import MAX_WEIGHT
 from fpstore.hashing.wrapper import Wrapper
 
 Row = Mapping[str, str | None]
@@ -210,7 +210,7 @@ def check_fields(columns: object, argument: str = "text") -> dict[str, int]:
         if name in weights:
             raise InputError(f"{argument}: the column {show(name)} is named twice", got=columns)
         weight = columns[name] if isinstance(columns, Mapping) else 1
-        weights[name] = check_whole(weight, 1, MOST_WEIGHT, f"the weight of {name}")
+        weights[name] = check_whole(weight, 1, MAX_WEIGHT, f"the weight of {name}")
     if not weights:
         raise _no_name(columns, argument)
     return weights

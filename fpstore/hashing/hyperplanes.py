@@ -36,8 +36,8 @@ _COMPONENT_BATCH = 1 << 20  # components multiplied in float64 at once
 _SINGLE, _DOUBLE = 2.0**-24, 2.0**-53  # units of rounding
 _LENGTH_SLACK = 1.02  # the most by which a true length exceeds the computed length
 # the most that results near 0 may lose to underflow, for each component
-_LEAST_SINGLE, _LEAST_DOUBLE = 2.0**-124, 2.0**-1000
-_MOST_SHIFT = 1000
+_MIN_SINGLE, _MIN_DOUBLE = 2.0**-124, 2.0**-1000
+_MAX_SHIFT = 1000
 _MANTISSA = 53
 
 
@@ -106,7 +106,7 @@ class Hyperplanes:
         sides, sure = np.empty(shape, np.bool_), np.empty(shape, np.bool_)
         with np.errstate(all="ignore"):
             lengths = np.sqrt(
-                squares.astype(np.float64) * _LENGTH_SLACK + self._dimension * _LEAST_SINGLE
+                squares.astype(np.float64) * _LENGTH_SLACK + self._dimension * _MIN_SINGLE
             )
             # Rounded up: the comparison is one of float32.
             slack = np.nextafter(
@@ -140,12 +140,12 @@ class Hyperplanes:
         scaled = vectors.astype(np.float64)
         if vectors.dtype != np.float32:
             # Scaled by a power of two to nearly 1, nothing overflows, and signs stay.
-            scale = np.ldexp(1.0, -np.clip(np.frexp(largest)[1], -_MOST_SHIFT, _MOST_SHIFT))
+            scale = np.ldexp(1.0, -np.clip(np.frexp(largest)[1], -_MAX_SHIFT, _MAX_SHIFT))
             scaled *= scale[:, None]
             largest *= scale
         sums = np.vecdot(scaled, normals.astype(np.float64))
         sides: Sides = sums > 0
-        slack = self._double_slack * largest + self._dimension * _LEAST_DOUBLE
+        slack = self._double_slack * largest + self._dimension * _MIN_DOUBLE
         for place in np.flatnonzero(~(np.abs(sums) > slack)).tolist():
             sides[place] = exact_sum(vectors[place], normals[place]) > 0
         return sides

@@ -68,7 +68,7 @@ _SURFACES = [  # polynomials that are orthogonal on the places
         (_ACROSS**0, _SQUARES_LESS_MEAN),
     )
 ]
-_BATCH_BYTES, _LEAST_BYTES = 1 << 26, 1 << 22
+_BATCH_BYTES, _MIN_BYTES = 1 << 26, 1 << 22
 
 
 class Rejection(NamedTuple):
@@ -350,7 +350,7 @@ def _picture_bytes(picture: PictureSource) -> int:
         if isinstance(source, bytes)
         else 4 * getattr(source, "width", 0) * getattr(source, "height", 0)
     )
-    return max(size, _LEAST_BYTES)
+    return max(size, _MIN_BYTES)
 
 
 def _check_method_width(method: str, width: object) -> int:

@@ -16,7 +16,7 @@ from fpstore.base.arguments import check_number, check_whole
 from fpstore.errors import InputError, show
 
 Reals = npt.NDArray[np.float64]
-MOST_VALUES = 1 << 16  # of a sketch
+MAX_VALUES = 1 << 16  # of a sketch
 _ROUNDING = 1e-9  # how far a computed value may be out of range, as a share of the range
 _HALVINGS = 60  # of an interval, down to the precision of floats
 
@@ -76,7 +76,7 @@ class Law(ABC):
         """Return the probability that all values of a band, or of one of its probes, agree."""
         if probes != 1:
             raise InputError("this law has no further probes: leave probes out", got=probes)
-        return self.collision(similarity) ** check_whole(rows, 1, MOST_VALUES, "rows")
+        return self.collision(similarity) ** check_whole(rows, 1, MAX_VALUES, "rows")
 
     def check_measure(self, value: object, name: str) -> float:
         """Return a value of the measure as a float; InputError if it is out of range."""

@@ -27,7 +27,7 @@ _PAGE = 256  # code points whose normal forms are computed together
 # see _native/text/normal.hpp
 _SAME, _UNIT, _SPACE, _REMOVED, _REPLACED, _UNKNOWN, _IGNORED = (kind << 29 for kind in range(7))
 _FORM_SHIFT = 23
-_MOST_FORM = 63  # bytes
+_MAX_FORM_BYTES = 63  # bytes
 _ASCII_IGNORED, _ASCII_REMOVED = 0xFE, 0xFF
 _LITERAL_MARK = b"\xff"  # before and behind a normal form in a text for the kernel
 _LAST_PAIR = 0x1E000  # no canonical decomposition into two characters is at or above it
@@ -344,7 +344,7 @@ class CharMap:
             if combining:
                 return _UNKNOWN
         form = piece.encode("utf-8", "surrogatepass")
-        if len(form) > _MOST_FORM:
+        if len(form) > _MAX_FORM_BYTES:
             return _UNKNOWN
         place = pool.find(form)
         if place < 0:

@@ -22,7 +22,7 @@ _PURPOSE = "the main text of pages of HTML"
 #: The least share of the letters of a page without menus that the main text must have. Below it,
 #: the whole text counts. The share is 0.3 to 1 in nine tenths of pages of news, and up to 0.2 where
 #: the items of a list are lost (``tools/page_texts``).
-LEAST_SHARE = 0.25
+MIN_SHARE = 0.25
 _SKIPPED_TAGS = (
     "nav",
     "header",
@@ -99,7 +99,7 @@ def main_texts(pages: Sequence[str], extractor: str = EXTRACTORS[0]) -> list[str
 
 
 def page_texts(
-    pages: Sequence[str], extractor: str = EXTRACTORS[0], least_share: float = LEAST_SHARE
+    pages: Sequence[str], extractor: str = EXTRACTORS[0], least_share: float = MIN_SHARE
 ) -> list[PageText]:
     """Return the text of each page that is compared; an empty text for a page without text."""
     extract = extractor_function(extractor)

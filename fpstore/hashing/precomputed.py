@@ -13,10 +13,10 @@ from fpstore.base.arguments import check_whole
 from fpstore.errors import InputError, show
 from fpstore.hashing.base import batched, check_items
 from fpstore.hashing.law import JaccardLaw, Reals
-from fpstore.hashing.sketcher import MOST_SIGNATURE_BITS, Signed, Sketcher, Values, mixed_bits
+from fpstore.hashing.sketcher import MAX_SIGNATURE_BITS, Signed, Sketcher, Values, mixed_bits
 from fpstore.hashing.words import mix, packed
 
-_LEAST, _MOST = 8, 1 << 14
+_MIN_COUNT, _MAX_COUNT = 8, 1 << 14
 _BATCH_NUMBERS = 1 << 20
 _EMPTY_SET_MINIMA = (2**32 - 1, 2**64 - 1)
 
@@ -69,12 +69,12 @@ class PrecomputedMinHash(Sketcher[Any]):
     count: int
 
     def __post_init__(self) -> None:
-        self._keep(count=check_whole(self.count, _LEAST, _MOST, "count"))
+        self._keep(count=check_whole(self.count, _MIN_COUNT, _MAX_COUNT, "count"))
 
     @property
     def signature_bits(self) -> int:
         """Bits of a signature."""
-        return min(self.count // 8 * 8, MOST_SIGNATURE_BITS)
+        return min(self.count // 8 * 8, MAX_SIGNATURE_BITS)
 
     @property
     def law(self) -> JaccardLaw:

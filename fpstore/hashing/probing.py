@@ -13,7 +13,7 @@ from fpstore.hashing.law import Reals
 
 Choices = npt.NDArray[np.int8]
 _SAMPLES = 1024  # probabilities are means over samples
-_LEAST = 1e-300
+_MIN_PROBABILITY = 1e-300
 # The table of the normal distribution is linear between its entries, within 1e-6.
 _TABLE_END, _TABLE_SIZE = 9.0, 1 << 13
 
@@ -56,7 +56,9 @@ def hit_probability(probabilities: Reals, sequence: Choices) -> float:
     change, and of each change; rows are in the order of ``scores``.
     """
     samples, rows, outcomes = probabilities.shape
-    logarithms = np.log(np.maximum(probabilities, _LEAST)).reshape(samples, rows * outcomes)
+    logarithms = np.log(np.maximum(probabilities, _MIN_PROBABILITY)).reshape(
+        samples, rows * outcomes
+    )
     indicators = (sequence[:, :, None] == np.arange(outcomes)).reshape(
         len(sequence), rows * outcomes
     )

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from fpstore.base.aliases import Array, Counts, Flags
 from fpstore.base.arguments import check_number, check_whole
 from fpstore.hashing.hyperplanes import DEVIATION, plane_weights
-from fpstore.hashing.law import MOST_VALUES, Law, Reals
+from fpstore.hashing.law import MAX_VALUES, Law, Reals
 from fpstore.hashing.probing import (
     Choices,
     band_changes,
@@ -28,7 +28,7 @@ from fpstore.hashing.vector_base import Block, VectorHasher, derived_seed
 from fpstore.hashing.vectors import real_problem
 from fpstore.hashing.words import draws
 
-_MOST_RADII = 100.0  # the greatest distance to estimate
+_MAX_RADII = 100.0  # the greatest distance to estimate
 _BACKGROUND = 4.0
 _LINE_BATCH = 64
 _UNIT = 2.0**-53
@@ -93,7 +93,7 @@ class PStable(VectorHasher):
         self._check_vectors()
         self._keep(p=check_whole(self.p, 1, 2, "p"))
         self._keep(radius=check_number(self.radius, 1e-100, 1e100, "radius"))
-        self._keep(slot=check_number(self.slot, 0.01, _MOST_RADII, "slot"))
+        self._keep(slot=check_number(self.slot, 0.01, _MAX_RADII, "slot"))
 
     @property
     def law(self) -> SlotLaw:
@@ -154,8 +154,8 @@ class PStable(VectorHasher):
 
     def _lines(self, functions: range) -> tuple[Reals, Reals, npt.NDArray[np.int64]]:
         first, seed = functions.start, self.seed
-        if first >= MOST_VALUES:
-            first, seed = first - MOST_VALUES, derived_seed(seed)
+        if first >= MAX_VALUES:
+            first, seed = first - MAX_VALUES, derived_seed(seed)
         end = first + len(functions)
         count = max(-(-end // _LINE_BATCH), 1) * _LINE_BATCH
         lines, starts, shifts = _draw_lines(self.dimension, count, seed, self.p)
@@ -180,7 +180,7 @@ class SlotLaw(Law):
     @property
     def limits(self) -> tuple[float, float]:
         """0 and 100 radii."""
-        return 0.0, _MOST_RADII * self.radius
+        return 0.0, _MAX_RADII * self.radius
 
     @property
     def background(self) -> float:
@@ -208,7 +208,7 @@ class SlotLaw(Law):
     def band_collision(self, similarity: float, rows: int, probes: int = 1) -> float:
         """Return the probability that a band agrees with one of several probes."""
         for value, name in ((rows, "rows"), (probes, "probes")):
-            check_whole(value, 1, MOST_VALUES, name)
+            check_whole(value, 1, MAX_VALUES, name)
         similarity = check_number(similarity, 0, math.inf, self.measure)
         if probes == 1 or similarity == 0:
             return self.collision(similarity) ** rows

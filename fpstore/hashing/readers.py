@@ -38,7 +38,7 @@ from fpstore.hashing.html import MainText, page_fingerprinter
 from fpstore.hashing.image import ImageHash, Rejection
 from fpstore.hashing.vector_base import Block, VectorFingerprinter
 from fpstore.io.files import HIDDEN_AMONG_PICTURES, check_paths, error_location
-from fpstore.io.reader import CHUNK_ROWS, MOST_CHUNK_ROWS, Reader, open_vectors
+from fpstore.io.reader import CHUNK_ROWS, MAX_CHUNK_ROWS, Reader, open_vectors
 from fpstore.io.source import Batch, IdRule, IdType, Projection, RowSource, select_ids
 
 RowNotice = Callable[[int, str], None]
@@ -299,7 +299,7 @@ class TextReader(HashingReader):
         fingerprinter = page_fingerprinter(fingerprinter, html)
         self._threads = parse_threads(threads)
         self._first_row = check_whole(first_row, 0, 2**64 - 1, "first_row")
-        chunk_rows = check_whole(chunk_rows, 1, MOST_CHUNK_ROWS, "chunk_rows")
+        chunk_rows = check_whole(chunk_rows, 1, MAX_CHUNK_ROWS, "chunk_rows")
         self._source = open_source(
             source,
             format=format,

@@ -238,7 +238,7 @@ def check_version(name: str, version: int, supported: int, package: str) -> None
         raise FormatVersionError(message, expected=supported, got=version)
 
 
-MOST_WEIGHTS_BYTES = 1 << 22  # the most weights have about a megabyte
+MAX_WEIGHTS_BYTES = 1 << 22  # the most weights have about a megabyte
 
 
 def dump_weights(fingerprinter: TextHash) -> bytes:
@@ -255,9 +255,9 @@ def read_weights(path: str | os.PathLike[str], width: int | None = None) -> Text
     """
     name, checked_path = printable(path), check_path(path)
     with storage_errors(name), Path(checked_path).open("rb") as file:
-        data = file.read(MOST_WEIGHTS_BYTES + 1)
+        data = file.read(MAX_WEIGHTS_BYTES + 1)
     try:
-        hasher = from_description(json.loads(data) if len(data) <= MOST_WEIGHTS_BYTES else {})
+        hasher = from_description(json.loads(data) if len(data) <= MAX_WEIGHTS_BYTES else {})
     except FormatVersionError as error:
         raise FormatVersionError(f"{name}: {error}", path=checked_path) from None
     except (ValueError, RecursionError, MissingExtraError):

@@ -16,7 +16,7 @@ from fpstore.hashing.base import Fingerprinter, Hashed
 from fpstore.hashing.features import feature_rows
 from fpstore.hashing.normal import NormalForm
 
-_MOST_SENTENCES = 255
+_MAX_SENTENCES = 255
 # The end of a sentence: also an ideographic full stop, and a full stop before white space.
 _ENDS = re.compile(rf"[!?;{ENDS}\u2026\u3002\uff01\uff1b\uff1f]+|\.(?=\s|$)")
 _FORM = NormalForm(
@@ -80,7 +80,7 @@ class LongestSentences(Fingerprinter[str]):
 
     def __post_init__(self) -> None:
         self._keep(
-            n=check_whole(self.n, 1, _MOST_SENTENCES, "n"),
+            n=check_whole(self.n, 1, _MAX_SENTENCES, "n"),
             width=check_width(self.width).bits,
             seed=check_whole(self.seed, 0, 2**64 - 1, "seed"),
         )

@@ -17,7 +17,7 @@ from fpstore.hashing.features import Hash, feature_rows, used_mask
 from fpstore.hashing.text import TextHash
 
 # the largest integer weight that is summed in batches, as the package simhash does
-_MOST_BATCHED = 50
+_MAX_BATCHED = 50
 RADIUS_OF_256 = 24
 
 
@@ -197,7 +197,7 @@ class SimHash(TextHash):
         batched = np.zeros(len(features), np.uint8)
         if self.order == "given":
             batched[:] = [
-                isinstance(weight, int) and weight <= _MOST_BATCHED for _, weight in features
+                isinstance(weight, int) and weight <= _MAX_BATCHED for _, weight in features
             ]
         else:
             order = np.lexsort((weights, *rows.reshape(len(rows), -1).T))

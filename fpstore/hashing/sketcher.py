@@ -16,10 +16,10 @@ from fpstore.base.pools import in_order
 from fpstore.base.resources import parse_threads
 from fpstore.errors import InputError, show
 from fpstore.hashing.base import Hasher, check_items
-from fpstore.hashing.law import MOST_VALUES, Law, Reals
+from fpstore.hashing.law import MAX_VALUES, Law, Reals
 from fpstore.hashing.words import STEP, mix, packed
 
-MOST_SIGNATURE_BITS = 224
+MAX_SIGNATURE_BITS = 224
 
 
 class Sketched(NamedTuple):
@@ -94,12 +94,12 @@ class Sketcher(Hasher[Item_contra]):
     @property
     def signature_bits(self) -> int:
         """Bits of a signature: a multiple of 8, at most 224."""
-        return MOST_SIGNATURE_BITS
+        return MAX_SIGNATURE_BITS
 
     @property
     def most_values(self) -> int:
         """The most values that a sketch can have."""
-        return MOST_VALUES
+        return MAX_VALUES
 
     @abstractmethod
     def values(self, items: Sequence[Any], functions: range) -> Values:
@@ -118,7 +118,7 @@ class Sketcher(Hasher[Item_contra]):
 
         By default a signature has a bit of each of `signature_bits` values, independent of keys.
         """
-        functions = range(MOST_VALUES, MOST_VALUES + self.signature_bits)
+        functions = range(MAX_VALUES, MAX_VALUES + self.signature_bits)
         values, known = self.values(items, functions)
         return Signed(packed(mixed_bits(values)), known)
 

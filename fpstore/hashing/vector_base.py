@@ -20,7 +20,7 @@ from fpstore.hashing.sketcher import Sketcher
 from fpstore.hashing.words import draws
 from fpstore.io.check import has_masked, unmasked
 
-MOST_DIMENSIONS = 1 << 16
+MAX_DIMENSIONS = 1 << 16
 _BLOCK_NUMBERS = 1 << 20  # of a block
 
 
@@ -50,7 +50,7 @@ class VectorHasher(Sketcher[Any]):
     dimension: int
     seed: int
 
-    def _check_vectors(self, least: int = 1, most: int = MOST_DIMENSIONS) -> None:
+    def _check_vectors(self, least: int = 1, most: int = MAX_DIMENSIONS) -> None:
         self._keep(dimension=check_whole(self.dimension, least, most, "dimension"))
         self._keep(seed=check_whole(self.seed, 0, 2**64 - 1, "seed"))
 
@@ -175,7 +175,7 @@ class VectorFingerprinter(VectorHasher, Fingerprinter[Any]):
     def __post_init__(self) -> None:
         self._check()
 
-    def _check(self, least: int = 1, most: int = MOST_DIMENSIONS) -> None:
+    def _check(self, least: int = 1, most: int = MAX_DIMENSIONS) -> None:
         self._keep(width=check_width(self.width).bits)
         self._check_vectors(least, most)
 

@@ -18,7 +18,7 @@ from fpstore.base.threads import cached_property
 from fpstore.errors import InputError, show
 from fpstore.hashing.binomial import binomial_cdf, least_radius
 from fpstore.hashing.hyperplanes import hyperplanes
-from fpstore.hashing.law import MOST_VALUES, Law, Reals
+from fpstore.hashing.law import MAX_VALUES, Law, Reals
 from fpstore.hashing.probing import (
     Choices,
     band_changes,
@@ -28,7 +28,7 @@ from fpstore.hashing.probing import (
     probing_sequence,
     stratified,
 )
-from fpstore.hashing.sketcher import MOST_SIGNATURE_BITS, Signed, Values
+from fpstore.hashing.sketcher import MAX_SIGNATURE_BITS, Signed, Values
 from fpstore.hashing.vector_base import Block, VectorFingerprinter, derived_seed
 from fpstore.hashing.words import packed
 
@@ -195,7 +195,7 @@ class HyperplaneHash(VectorFingerprinter):
     def signed(self, items: Sequence[Any]) -> Signed:
         """Return the first bits of fingerprints of another seed."""
         sides, known = self._signer.sides(self.block(items), self._signer.width)
-        return Signed(packed(sides[:, :MOST_SIGNATURE_BITS]), known)
+        return Signed(packed(sides[:, :MAX_SIGNATURE_BITS]), known)
 
     def probes(self, item: Any, bands: int, rows: int, count: int) -> Counts:
         """Return the values of each band, also with other sides of the nearest planes.
@@ -294,10 +294,10 @@ class AngleLaw(Law):
 
     def band_collision(self, similarity: float, rows: int, probes: int = 1) -> float:
         """Return the probability that a band agrees with one of several probes."""
-        check_whole(probes, 1, MOST_VALUES, "probes")
+        check_whole(probes, 1, MAX_VALUES, "probes")
         if probes == 1:
             return super().band_collision(similarity, rows)
-        rows = check_whole(rows, 1, MOST_VALUES, "rows")
+        rows = check_whole(rows, 1, MAX_VALUES, "rows")
         return _hit_probability(self._measured(similarity), rows, probes)
 
 

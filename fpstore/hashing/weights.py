@@ -15,8 +15,8 @@ from fpstore.base.aliases import Counts, Words
 from fpstore.base.arguments import check_whole
 from fpstore.errors import InputError, show
 
-MOST_WEIGHT = 2**16 - 1
-MOST_FEATURES = 2**16
+MAX_WEIGHT = 2**16 - 1
+MAX_FEATURES = 2**16
 _STEPS = 16  # added to a weight when half as many documents have the feature
 
 
@@ -37,11 +37,11 @@ class FeatureWeights:
     def __post_init__(self) -> None:
         # The kernel adds them up in 63 bits.
         if not (
-            1 <= self.other <= MOST_WEIGHT
+            1 <= self.other <= MAX_WEIGHT
             and self.weights.all()
-            and self.weights.max(initial=1) <= MOST_WEIGHT
+            and self.weights.max(initial=1) <= MAX_WEIGHT
         ):
-            raise InputError(f"a weight of a feature is 1 to {MOST_WEIGHT:,}", got=self)
+            raise InputError(f"a weight of a feature is 1 to {MAX_WEIGHT:,}", got=self)
 
     @classmethod
     def learn(cls, documents: Iterable[Words], most: int) -> Self:
@@ -49,7 +49,7 @@ class FeatureWeights:
 
         A document is the hashes of its features, without repetition.
         """
-        most = check_whole(most, 1, MOST_FEATURES, "most")
+        most = check_whole(most, 1, MAX_FEATURES, "most")
         hashes, counts, document_count = np.empty(0, np.uint64), np.empty(0, np.int64), 0
         batch: list[Words] = []
         batch_size = 0
@@ -95,14 +95,14 @@ class FeatureWeights:
         try:
             hashes = np.frombuffer(base64.b64decode(value["hashes"], validate=True), "<u8")
             weights = np.frombuffer(base64.b64decode(value["weights"], validate=True), "<u2")
-            other = check_whole(value["other"], 1, MOST_WEIGHT, "other")
+            other = check_whole(value["other"], 1, MAX_WEIGHT, "other")
         except (KeyError, TypeError, ValueError, binascii.Error):
             raise InputError(
                 f"weights of features are hashes, weights and other, got {show(value)}", got=value
             ) from None
         if (
             len(hashes) != len(weights)
-            or len(hashes) > MOST_FEATURES
+            or len(hashes) > MAX_FEATURES
             or not (hashes[1:] > hashes[:-1]).all()
         ):
             raise InputError(
@@ -118,4 +118,4 @@ def _add_counts(hashes: Words, counts: Any, batch: list[Words]) -> tuple[Words, 
 
 
 def _weight(document_count: int, count: int) -> int:
-    return min(1 + round(_STEPS * math.log2(document_count / count)), MOST_WEIGHT)
+    return min(1 + round(_STEPS * math.log2(document_count / count)), MAX_WEIGHT)

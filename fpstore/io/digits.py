@@ -18,7 +18,7 @@ _HEX = re.compile(r"(0[xX])?([0-9a-fA-F]+)")
 _DIGITS = re.compile(r"[0-9]+")
 _NEGATIVE = re.compile(r"-[0-9]+")
 _SHOWN_BITS = 256  # the most bits of a number in a message
-_MOST_DECIMALS = len(str(1 << WIDTHS[-1]))
+_MAX_DECIMALS = len(str(1 << WIDTHS[-1]))
 _DECIMALS = len(str(1 << WORD_BITS))
 _Places = npt.NDArray[np.int64]
 
@@ -59,7 +59,7 @@ def read_digits(text: str, expected: Digits) -> int:
             reason = (
                 negative(expected) if _NEGATIVE.fullmatch(digits) else "expected decimal digits"
             )
-        elif len(significant) > _MOST_DECIMALS:
+        elif len(significant) > _MAX_DECIMALS:
             reason = f"it has {len(significant)} decimal digits, {width_advice(width, None)}"
         else:
             value = int(significant or "0")
@@ -101,7 +101,7 @@ def _why_not(digits: str, match: re.Match[str] | None, width: Width) -> str:
         reason = (
             f"it has {count} hexadecimal digits, {expected_width(width)}: expected {width.digits}"
         )
-    if _DIGITS.fullmatch(digits) and count <= _MOST_DECIMALS and not int(digits) >> width.bits:
+    if _DIGITS.fullmatch(digits) and count <= _MAX_DECIMALS and not int(digits) >> width.bits:
         reason += f" (decimal fingerprints need {keyword('decimal', True)})"
     return reason
 
@@ -259,9 +259,7 @@ def _fingerprints(data: bytes, starts: _Places, ends: _Places, digits: Digits) -
             data[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
         ]
         are_digits = (
-            b"".join(numbers).isdigit()
-            and all(numbers)
-            and max(map(len, numbers)) <= _MOST_DECIMALS
+            b"".join(numbers).isdigit() and all(numbers) and max(map(len, numbers)) <= _MAX_DECIMALS
         )
         values = list(map(int, numbers)) if are_digits else [-1]
         return None if max(values) >> width.bits else width.rows(values)

@@ -28,7 +28,7 @@ _WESTERN = "cp1252"
 _READ_AS_WESTERN = ("iso8859-1", "ascii")  # as all browsers read them
 _DECLARATION = re.compile(rb"""(?:charset|encoding)\s*=\s*["']?([\w.:-]+)""", re.IGNORECASE)
 _DECLARED_BYTES = 1024
-_MOST_REPLACED = 100  # one character, and one more for each hundred
+_MAX_REPLACED = 100  # one character, and one more for each hundred
 
 
 class DecodedText(NamedTuple):
@@ -96,7 +96,7 @@ def decoded(data: bytes, encoding: str | None = None) -> DecodedText | None:
     replaced = text.count("\ufffd") - data.count("\ufffd".encode())
     return (
         None
-        if (replaced - 1) * _MOST_REPLACED > len(text)
+        if (replaced - 1) * _MAX_REPLACED > len(text)
         else DecodedText(text, UTF8, replaced=replaced)
     )
 

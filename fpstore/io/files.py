@@ -22,7 +22,7 @@ from fpstore.disk.refusals import refused
 from fpstore.errors import InputError, StorageError, show
 
 STDIN_NAME = "<stdin>"
-MOST_FILE_BYTES = 1 << 30  # the most bytes of a text, which lies in memory as a whole
+MAX_FILE_BYTES = 1 << 30  # the most bytes of a text, which lies in memory as a whole
 Read = Callable[[int], bytes]
 #: Extensions of compressed files, and the names of their formats.
 PACKED = {".gz": "gzip", ".zst": "zstandard", ".bz2": "bzip2", ".xz": "xz"}
@@ -33,9 +33,9 @@ _ZSTD = b"\x28\xb5\x2f\xfd"
 _XZ = b"\xfd7zXZ\0"
 _BZIP2 = re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)")  # behind the head, a block or the end
 _SKIPPED = b"\x2a\x4d\x18"  # after one byte, 0x50 to 0x5f: a frame that holds no data
-_MOST_WINDOW_BYTES = 1 << 27  # the limit of zstd without --long
+_MAX_WINDOW_BYTES = 1 << 27  # the limit of zstd without --long
 _GZIP_BITS = 16 + zlib.MAX_WBITS
-_MOST_XZ_BYTES = 1 << 28  # of memory; xz -9 takes 65 MiB
+_MAX_XZ_BYTES = 1 << 28  # of memory; xz -9 takes 65 MiB
 # at once; 32 MiB in the first two
 _FED_BYTES = {"gzip": 1 << 14, "zstandard": 1 << 10, "bzip2": 1 << 16, "xz": 1 << 16}
 # at once: a kilobyte of bzip2 may hold a gigabyte
@@ -264,7 +264,7 @@ def _frame_maker(kind: str) -> tuple[Callable[[], Any], tuple[type[Exception], .
     if kind == "zstandard":
         import zstandard
 
-        return zstandard.ZstdDecompressor(max_window_size=_MOST_WINDOW_BYTES).decompressobj, (
+        return zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW_BYTES).decompressobj, (
             zstandard.ZstdError,
         )
     if kind == "bzip2":
@@ -274,7 +274,7 @@ def _frame_maker(kind: str) -> tuple[Callable[[], Any], tuple[type[Exception], .
     if kind == "xz":
         from lzma import FORMAT_XZ, LZMADecompressor, LZMAError
 
-        return partial(LZMADecompressor, FORMAT_XZ, _MOST_XZ_BYTES), (LZMAError,)
+        return partial(LZMADecompressor, FORMAT_XZ, _MAX_XZ_BYTES), (LZMAError,)
     return partial(zlib.decompressobj, _GZIP_BITS), (zlib.error,)
 
 

@@ -47,7 +47,7 @@ from fpstore.io.source import (
 HEAD_BYTES = 1 << 16  # enough of a file to see whether it has rows
 # the most rows of a chunk, and bytes of its string ids
 CHUNK_ROWS, CHUNK_BYTES = 1 << 18, 1 << 22
-MOST_CHUNK_ROWS = 1 << 30
+MAX_CHUNK_ROWS = 1 << 30
 
 
 class NumberedChunk(NamedTuple):
@@ -502,7 +502,7 @@ def open_reader(
     [([42, 43], ['doc', 'other'])]
     """
     check_choice(id_type, get_args(IdType), "id_type")
-    chunk_rows = check_whole(chunk_rows, 1, MOST_CHUNK_ROWS, "chunk_rows")
+    chunk_rows = check_whole(chunk_rows, 1, MAX_CHUNK_ROWS, "chunk_rows")
     decimal = check_flag(decimal, "decimal")
     checked_width = check_width(width)
     for argument, field in (("fingerprint_field", fingerprint_field), ("id_field", id_field)):

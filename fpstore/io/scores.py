@@ -23,12 +23,12 @@ NULL: Key = (0,)
 # words that are _ZERO are left out.
 _ZERO = int(SIGN)
 _FIRST_DIGITS, _DIGITS = 15, 18
-_MOST_DIGITS = _FIRST_DIGITS + 4 * _DIGITS  # a decimal256 has 76
-_MOST_EXPONENT = 4600  # with the digits, it fits in 63 bits
+_MAX_DIGITS = _FIRST_DIGITS + 4 * _DIGITS  # a decimal256 has 76
+_MAX_EXPONENT = 4600  # with the digits, it fits in 63 bits
 _EXACT = Context(
-    prec=_MOST_DIGITS,
-    Emin=-_MOST_EXPONENT,
-    Emax=_MOST_EXPONENT,
+    prec=_MAX_DIGITS,
+    Emin=-_MAX_EXPONENT,
+    Emax=_MAX_EXPONENT,
     traps=[InvalidOperation, Inexact, Overflow, Subnormal],
 )
 
@@ -47,8 +47,8 @@ def score_key(value: object) -> Key:
         nan = number.is_nan()
     except (Inexact, Overflow, Subnormal):
         raise InputError(
-            f"a score has at most {_MOST_DIGITS} digits and an exponent of at most "
-            f"{_MOST_EXPONENT}, got {show(str(value))}"
+            f"a score has at most {_MAX_DIGITS} digits and an exponent of at most "
+            f"{_MAX_EXPONENT}, got {show(str(value))}"
         ) from None
     except (DecimalException, ValueError):
         nan = True
@@ -70,7 +70,7 @@ def score_key(value: object) -> Key:
         while remainder := _EXACT.subtract(remainder, words[-1]):
             remainder = _EXACT.scaleb(remainder, _DIGITS)
             words.append(int(remainder))
-        words[0] += (exponent + _MOST_EXPONENT + 1) * 10**_FIRST_DIGITS
+        words[0] += (exponent + _MAX_EXPONENT + 1) * 10**_FIRST_DIGITS
     return tuple(
         [_ZERO - word for word in words] if number.is_signed() else [_ZERO + word for word in words]
     )

@@ -26,7 +26,7 @@ from fpstore.jobs.pairs import join_design
 
 BLOCK_ROWS = 1 << 16  # documents whose keys are written together
 # a larger group is joined; in smaller groups all pairs of documents are compared
-MOST_COMPARED = 1 << 10
+MAX_COMPARED_ROWS = 1 << 10
 MEMBER_BYTES = 1 << 8  # a member of the groups that are compared together, and its fingerprint
 MIXER = np.uint64(0x9E3779B97F4A7C15)
 
@@ -215,7 +215,7 @@ def link(
         return
     rows = rows_at(fingerprints, groups.members)
     unlinked = sets.link_groups(
-        rows, groups.members, groups.lims.view(np.uint64), radius, MOST_COMPARED
+        rows, groups.members, groups.lims.view(np.uint64), radius, MAX_COMPARED_ROWS
     )
     for group in np.flatnonzero(unlinked).tolist():
         members = slice(*groups.lims[group : group + 2].tolist())

@@ -35,7 +35,7 @@ _CUTS = {"paragraph": PARAGRAPH_END, "line": LINE_END}
 UNITS = tuple(_CUTS)
 _ASCII_BLANKS = bytes(code for code in range(128) if is_blank(chr(code)))
 _EMPTY = xxhash.xxh3_64_intdigest(b"")
-_LEAST_MERGED = 1 << 20  # hashes
+_MIN_MERGED_HASHES = 1 << 20  # hashes
 _ROWS_AT_ONCE = 1 << 16
 PIECE_COLUMNS = ("text", "documents", "occurrences", "bytes")
 
@@ -183,7 +183,7 @@ class PieceCounts:
         """Add the distinct hashes of each document."""
         self._new.append(hashes)
         self._waiting += len(hashes)
-        if self._waiting >= max(_LEAST_MERGED, len(self._hashes) // 2):
+        if self._waiting >= max(_MIN_MERGED_HASHES, len(self._hashes) // 2):
             self._merge()
 
     def more_frequent_than(self, most: int) -> tuple[Words, npt.NDArray[np.uint32]]:
@@ -236,7 +236,7 @@ class BoilerplateEdit:
         self._lock = threading.Lock()
         self.lost: list[int] = []
         self.dropped: list[int] = []
-        for rows in spans(lims, _LEAST_MERGED):
+        for rows in spans(lims, _MIN_MERGED_HASHES):
             places = self._places(rows)
             repeated_pieces = np.flatnonzero(places >= 0)
             row = np.searchsorted(lims, repeated_pieces + lims[rows.start], side="right") - 1

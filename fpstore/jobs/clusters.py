@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 CLUSTER_COLUMNS = ("id", "cluster", "representative")
 CORPUS_COLUMNS = (*CLUSTER_COLUMNS, "distance")
-MOST_DOCUMENTS = 2**63 - 1
+MAX_DOCUMENTS = 2**63 - 1
 SET_BYTES = 5  # for each fingerprint: its set, and its share of an index
 DENSE = 4  # flags tell different numbers if the largest is below this many times their count
 
@@ -99,7 +99,7 @@ class Clusters(Tabular):
 
     def largest(self, count: int) -> list[list[int] | list[str]]:
         """Return the largest clusters, of equal ones the first."""
-        count = check_whole(count, 0, MOST_DOCUMENTS, "count")
+        count = check_whole(count, 0, MAX_DOCUMENTS, "count")
         return [self[place] for place in self.by_size()[:count].tolist()]
 
     def by_size(self) -> npt.NDArray[np.intp]:
@@ -169,7 +169,7 @@ class Clusters(Tabular):
     def first(self, place: int, count: int) -> list[int] | list[str]:
         """Return the first documents of a cluster."""
         place = check_whole(place, 0, len(self) - 1, "place")
-        count = check_whole(count, 0, MOST_DOCUMENTS, "count")
+        count = check_whole(count, 0, MAX_DOCUMENTS, "count")
         start, end = self.lims[place : place + 2].tolist()
         members = ids_at(self._names, self._numbers[start : min(end, start + count)])
         return members if isinstance(members, list) else members.tolist()

@@ -41,7 +41,7 @@ from fpstore.jobs.pairs import join_design
 from fpstore.jobs.reference import STAGE as REFERENCE_STAGE
 from fpstore.jobs.reference import NearReference, Reference, join_side, near_candidates
 from fpstore.jobs.removed import Removed
-from fpstore.jobs.verified import MOST_COMPARED, SECOND, TextSets, text_sets
+from fpstore.jobs.verified import MAX_COMPARED_ROWS, SECOND, TextSets, text_sets
 from fpstore.query.id_lookup import IdLookup, InMemoryIds, ids_at
 from fpstore.work.checkpoint import Checkpoint, JobIdentity, checkpoint_in, is_output
 
@@ -427,7 +427,7 @@ def _near_corpus(
         other, replace(job.projection, score=None), job.fingerprinter, resources, False, None
     )
     side = join_side(other_documents, job.projection.width)
-    most = 1 if job.least_similarity is None else MOST_COMPARED
+    most = 1 if job.least_similarity is None else MAX_COMPARED_ROWS
     candidates = near_candidates(
         side, documents.fingerprints, job.grouping.radius, job.projection.width, resources, most
     )

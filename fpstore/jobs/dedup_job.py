@@ -29,10 +29,10 @@ from fpstore.work.checkpoint import JobIdentity
 
 EXACT_ROWS = 1 << 20  # up to which search='auto' is exact
 # earlier texts within the radius of a text by chance, on average, up to which "auto" is exact
-MOST_CHANCE = 0.001
+MAX_CHANCE = 0.001
 BANDS_RECALL = 0.995
 UNRELATED = 0.05  # similarity of unrelated texts, by a line of their page, or by phrases
-MOST_UNRELATED = 1e-4  # share of unrelated pairs within the radius, above which texts are compared
+MAX_UNRELATED = 1e-4  # share of unrelated pairs within the radius, above which texts are compared
 VERIFIED_BELOW = 0.5  # thresholds at which texts may be compared by default
 DEDUP_METHOD = "minhash"  # the default
 
@@ -72,7 +72,7 @@ class DedupJob:
         either, where texts have a line in common.
         """
         job = self._with_bands(rows)
-        if not job.can_verify or job.unrelated < MOST_UNRELATED:
+        if not job.can_verify or job.unrelated < MAX_UNRELATED:
             return job
         return replace(job, least_similarity=job.jaccard)
 
@@ -81,7 +81,7 @@ class DedupJob:
         auto = (
             self.search == "auto" and not self.fixed_radius and can_have_bands(self.fingerprinter)
         )
-        auto = auto and ((rows := count()) > EXACT_ROWS or self.chance(rows) > MOST_CHANCE)
+        auto = auto and ((rows := count()) > EXACT_ROWS or self.chance(rows) > MAX_CHANCE)
         if minhash is None or self.jaccard is None or not (auto or self.search == "bands"):
             return self
         bands = plan_bands(self.jaccard, BANDS_RECALL)

@@ -24,7 +24,7 @@ from fpstore.work.checkpoint import Checkpoint
 from fpstore.work.pieces import Pieces
 
 BATCH_PAIRS = 1 << 18
-LEAST_ROWS = 1 << 15  # of a part of a table that a thread takes
+MIN_ROWS = 1 << 15  # of a part of a table that a thread takes
 PARTS = 4  # of a sorted table for each thread
 LINK_BYTES = 8  # for each row of a linked table, besides the sorting
 SPANS = "spans of tables were searched"
@@ -151,7 +151,7 @@ def _search_tables(
                 spans = [Span(0, 1 << spec.prefix_bits)]
                 if threads > 1 and not linked:
                     spans = _even_spans(
-                        tables[0], max(min(len(tables[0].rows) // LEAST_ROWS, PARTS * threads), 1)
+                        tables[0], max(min(len(tables[0].rows) // MIN_ROWS, PARTS * threads), 1)
                     )
             begins = [partial(_search_results, search, tables, span) for span in spans]
         if checkpoint is not None:
@@ -261,7 +261,7 @@ def _parts(sides: Sequence[Words], flips: int, resources: Resources) -> int:
         return 1
     count = sum(map(len, sides))
     row = 2 * ROOM * row_words(sides[0])  # bytes in the table, and in a scratch array
-    least = min(resources.threads, max(count // LEAST_ROWS, 1))
+    least = min(resources.threads, max(count // MIN_ROWS, 1))
     needed = count * row * resources.threads // max(resources.memory, 1)
     return max(least, needed + 1 if needed else 1)
 

@@ -24,8 +24,8 @@ from fpstore.query.id_lookup import IdLookup, InMemoryIds, ids_at, ids_in_slices
 from fpstore.query.snapshot import Snapshot
 from fpstore.work.checkpoint import Checkpoint
 
-MOST_ROWS = 1 << 16  # pairs of ids in a batch
-MOST_LONG = 1 << 10  # pairs of ids in a batch where records have one long string each
+MAX_ROWS = 1 << 16  # pairs of ids in a batch
+MAX_LONG_ROWS = 1 << 10  # pairs of ids in a batch where records have one long string each
 MATCHES = 1 << 20  # in a batch of probes
 PROBED_ROWS = 1 << 20  # whose matches are one part of a checkpoint
 STAGE = "probed"  # of a checkpoint; a result has the number of its first row
@@ -194,8 +194,8 @@ class Pairs(Tabular):
         a, b = self._numbers
         lims, sizes_a, sizes_b, shared = self._lims, a.sizes, b.sizes, self._shared
         begin, end, _ = (self._rows or slice(None)).indices(int(lims[-1]))
-        for start in range(begin, max(end, begin + 1), MOST_ROWS):
-            row = np.arange(start, min(start + MOST_ROWS, end))
+        for start in range(begin, max(end, begin + 1), MAX_ROWS):
+            row = np.arange(start, min(start + MAX_ROWS, end))
             pair = np.searchsorted(lims, row, side="right") - 1
             inside = row - lims[pair]
             first, second = inside // sizes_b[pair], inside % sizes_b[pair]
@@ -278,10 +278,10 @@ def id_batches(
 
     Pairs of ids are counted only where fingerprints have several ids.
     """
-    most = MOST_LONG if snapshot.has_long_strings else MOST_ROWS
+    most = MAX_LONG_ROWS if snapshot.has_long_strings else MAX_ROWS
     simple = snapshot.one_id_each and (other is None or other.one_id_each)
-    for start in range(0, len(columns.a), most if simple else MOST_ROWS):
-        pairs = Pairs(columns.part(start, start + (most if simple else MOST_ROWS)), snapshot, other)
+    for start in range(0, len(columns.a), most if simple else MAX_ROWS):
+        pairs = Pairs(columns.part(start, start + (most if simple else MAX_ROWS)), snapshot, other)
         yield from [pairs] if simple else pairs._bounded(most)
 
 

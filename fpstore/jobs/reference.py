@@ -29,7 +29,7 @@ from fpstore.work.checkpoint import Checkpoint, JobIdentity
 from fpstore.work.ids import plain_ids
 from fpstore.work.pieces import PieceWriter
 
-MOST_HELD = 1 << 22  # pairs, or twice the nearest ones, before all others are dropped
+MAX_PENDING_PAIRS = 1 << 22  # pairs, or twice the nearest ones, before all others are dropped
 STAGE = "reference"  # of a checkpoint
 
 
@@ -239,7 +239,7 @@ def _nearest(pairs: Iterator[PairColumns], distinct: Words, most: int) -> _Neare
     index = _kernel.RowIndex(distinct)
     parts = [_Nearest(np.empty(0, np.intp), distinct[:0], np.empty(0, np.uint16))]
     count = 0
-    limit = MOST_HELD
+    limit = MAX_PENDING_PAIRS
     # distance up to which a row may be among the nearest
     farthest = np.full(len(distinct), np.iinfo(np.uint16).max, np.uint16)
     for batch in pairs:
@@ -250,7 +250,7 @@ def _nearest(pairs: Iterator[PairColumns], distinct: Words, most: int) -> _Neare
         if count > limit:
             parts = [_joined(parts).best(most)]
             count = len(parts[0].places)
-            limit = max(MOST_HELD, 2 * count)
+            limit = max(MAX_PENDING_PAIRS, 2 * count)
             counts = np.bincount(parts[0].places, minlength=len(distinct))
             full = counts == most
             farthest[full] = parts[0].distances[np.cumsum(counts)[full] - 1]

@@ -33,7 +33,7 @@ from fpstore.query.store_snapshot import StoreSnapshot
 
 WHOLE = 1 << 20  # fingerprints; a larger set is sampled
 SPANS = 32  # of successive fingerprints, in a sample
-MOST_PAIRS = 10_000_000  # counted at most
+MAX_PAIRS = 10_000_000  # counted at most
 LARGEST, SPREAD, SHOWN = 8, 6, 6  # clusters shown: largest, others; documents shown of each
 DIRECTORY = 1 << 22  # words in a batch
 PARTS = {
@@ -192,7 +192,7 @@ def _count_pairs(
     counts = np.zeros(radius + 1, np.int64)
     done, stopped = 0, False
     for pairs in find_pairs(snapshot, radius, resources):
-        distances = pairs.distances[: MOST_PAIRS - done]
+        distances = pairs.distances[: MAX_PAIRS - done]
         counts += np.bincount(distances, minlength=radius + 1)
         done, stopped = done + len(distances), len(distances) < len(pairs)
         if stopped:

@@ -20,8 +20,8 @@ from fpstore.hashing.page_text import main_texts
 from fpstore.hashing.registry import fingerprinter_from_description
 
 SHOWN_CHARACTERS = 300
-MOST_TEXT_BYTES = 1 << 24  # of a text file
-MOST_PICTURE_BYTES = 1 << 27
+MAX_TEXT_BYTES = 1 << 24  # of a text file
+MAX_PICTURE_BYTES = 1 << 27
 BEGINNING = 1 << 13  # characters of a text from which the shown ones are taken
 SIDE, QUALITY = 96, 70  # of a thumbnail: pixels of the longer side, and of its JPEG
 _FRAME = re.compile(r"(.*)#([0-9]{1,9})")  # the id of a frame
@@ -87,10 +87,10 @@ class Files:
     def _text(self, name: str, fingerprints: list[int]) -> Excerpt:
         from fpstore.hashing.documents import iter_documents
 
-        path = self._path(name, MOST_TEXT_BYTES)
+        path = self._path(name, MAX_TEXT_BYTES)
         if isinstance(path, Excerpt):
             return path
-        text = next(iter_documents([path], max_bytes=MOST_TEXT_BYTES)).text
+        text = next(iter_documents([path], max_bytes=MAX_TEXT_BYTES)).text
         hasher = self._fingerprinter
         if hasher is not None and (
             hasher.is_empty(text) or hasher.fingerprint(text) not in fingerprints
@@ -103,11 +103,11 @@ class Files:
     def _picture(self, name: str, fingerprints: list[int]) -> Excerpt:
         frame = _FRAME.fullmatch(name)
         try:
-            path, number = self._path(name, MOST_PICTURE_BYTES), 0
+            path, number = self._path(name, MAX_PICTURE_BYTES), 0
         except FileNotFoundError:
             if frame is None:
                 raise
-            path, number = self._path(frame[1], MOST_PICTURE_BYTES), int(frame[2])
+            path, number = self._path(frame[1], MAX_PICTURE_BYTES), int(frame[2])
         if isinstance(path, Excerpt):
             return path
         hasher = self._fingerprinter

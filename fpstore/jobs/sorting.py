@@ -24,7 +24,7 @@ from fpstore.disk.temporary import array_on_disk
 
 SAMPLED_ROWS = 1 << 12  # by which a table is cut into spans of about as many rows
 ROOM = 9  # eighths of the rows that a span is expected to have, for which there is room
-MOST_SHARES = 2  # of equal shares of the rows, that one bucket may hold
+MAX_SHARES = 2  # of equal shares of the rows, that one bucket may hold
 
 
 class Span(NamedTuple):
@@ -153,7 +153,7 @@ def sampled_spans(rows: Words, table: TableSpec, count: int) -> list[Span] | Non
     )
     cuts = buckets[np.arange(1, count) * len(buckets) // count] if len(buckets) else buckets
     bounds = sorted({0, *cuts.tolist(), 1 << table.prefix_bits})
-    if len(bounds) == 2 or np.unique(cuts, return_counts=True)[1].max() > MOST_SHARES:
+    if len(bounds) == 2 or np.unique(cuts, return_counts=True)[1].max() > MAX_SHARES:
         return None
     return [Span(*span) for span in pairwise(bounds)]
 

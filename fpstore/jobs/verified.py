@@ -20,7 +20,7 @@ from fpstore.io.source import Projection, RowSource
 
 WAITING_BATCHES = 4  # for each thread
 SECOND = 1 << 62  # the first number of the rows of a second corpus
-MOST_COMPARED = 256  # kept documents, the nearest, with which a document is compared
+MAX_COMPARED_ROWS = 256  # kept documents, the nearest, with which a document is compared
 Alike = Callable[[Words, Words], Flags]
 
 
@@ -56,12 +56,12 @@ class TextSets:
         """Return the place of the representative of each row; rows are in groups, in order.
 
         A row goes to the nearest representative within the radius whose similarity is at least
-        ``least``. If there is none among the nearest MOST_COMPARED, the row is a representative. So
+        ``least``. If none of the nearest MAX_COMPARED_ROWS is so, the row is a representative. So
         the work grows with the rows, not with their square, where many are near and few are alike.
-        The kernel also bounds the representatives whose distance is computed (`kMostScanned`).
+        The kernel also bounds the representatives whose distance is computed (`kMaxScanned`).
         """
         places, _, _ = self._sets.representatives(
-            fingerprints, lims, self._numbers(rows), radius, least, MOST_COMPARED
+            fingerprints, lims, self._numbers(rows), radius, least, MAX_COMPARED_ROWS
         )
         return places
 

@@ -21,7 +21,7 @@ from fpstore.io.check import check_ids
 from fpstore.io.tables import Tabular, arrow_table, values_at
 from fpstore.lsh.items import Items
 from fpstore.lsh.keys import (
-    MOST_NUMBER_BITS,
+    MAX_NUMBER_BITS,
     EntryLayout,
     document_numbers,
     document_prefixes,
@@ -32,7 +32,7 @@ from fpstore.query.id_lookup import StoredIdLookup, ids_at, ids_in_slices
 from fpstore.query.store_snapshot import StoreSnapshot
 
 ITEMS_AT_ONCE = 1 << 14
-MOST_CANDIDATES = 1 << 22  # of a part of several items
+MAX_CANDIDATES = 1 << 22  # of a part of several items
 
 
 class Match(NamedTuple, Generic[Id]):
@@ -90,7 +90,7 @@ class IndexSnapshot:
         documents, keys = self.documents, self.keys
         return _kernel.ItemProber(
             keys.generation.prober_of_keys(self.layout.prefix_bits),
-            documents.generation.prober_of_keys(MOST_NUMBER_BITS),
+            documents.generation.prober_of_keys(MAX_NUMBER_BITS),
             keys.changes,
             keys.version,
             documents.changes,
@@ -110,7 +110,7 @@ class IndexSnapshot:
 
     def _part(self, items: Items, radius: int, stop: _kernel.Stop | None) -> MatchColumns:
         keys, layout, count = items.probe_keys, self.layout, len(items.rows)
-        most = MOST_CANDIDATES if count > 1 else None
+        most = MAX_CANDIDATES if count > 1 else None
         shared = self.keys.sharing(
             layout.prefixes(keys.reshape(-1)), layout.prefix_bits, most, stop
         )
@@ -120,7 +120,7 @@ class IndexSnapshot:
         lims, entries, _ = shared
         owners = np.repeat(np.arange(count * keys.shape[1]) // keys.shape[1], np.diff(lims))
         candidates = np.unique(
-            (owners.astype(np.uint64) << np.uint64(MOST_NUMBER_BITS)) | layout.numbers(entries)
+            (owners.astype(np.uint64) << np.uint64(MAX_NUMBER_BITS)) | layout.numbers(entries)
         )
 
         return self._near(items.rows, candidates, radius, stop)
@@ -132,9 +132,9 @@ class IndexSnapshot:
 
         A candidate has the place of its item before the number of a document.
         """
-        owners = (candidates >> np.uint64(MOST_NUMBER_BITS)).astype(np.intp)
+        owners = (candidates >> np.uint64(MAX_NUMBER_BITS)).astype(np.intp)
         stored, documents = stored_documents(
-            self.documents, candidates & np.uint64((1 << MOST_NUMBER_BITS) - 1), stop
+            self.documents, candidates & np.uint64((1 << MAX_NUMBER_BITS) - 1), stop
         )
         owners = owners[stored]
         distances = signature_distances(documents, rows[owners])
@@ -152,7 +152,7 @@ def stored_documents(
     documents: StoreSnapshot, numbers: Words, stop: _kernel.Stop | None = None
 ) -> tuple[Flags, Words]:
     """Return which numbers belong to stored documents, and the rows of those documents."""
-    shared = documents.sharing(document_prefixes(numbers), MOST_NUMBER_BITS, None, stop)
+    shared = documents.sharing(document_prefixes(numbers), MAX_NUMBER_BITS, None, stop)
     assert shared is not None
     lims, rows, _ = shared
     return np.diff(lims) > 0, rows

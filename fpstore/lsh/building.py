@@ -21,8 +21,8 @@ from fpstore.lsh.items import ItemBatch
 from fpstore.lsh.keys import (
     DOCUMENT_DESIGN,
     DOCUMENT_WIDTH,
-    MOST_DOCUMENTS,
-    MOST_NUMBER_BITS,
+    MAX_DOCUMENTS,
+    MAX_NUMBER_BITS,
     EntryLayout,
 )
 from fpstore.lsh.manifest import DOCUMENTS, KEYS, IndexManifest, put_manifest
@@ -74,11 +74,11 @@ class DocumentPieces:
             rows = batch.items.rows
             self.keys.append(np.ascontiguousarray(batch.items.keys).reshape(-1).view(np.uint8))
             first, self.count = self.count, self.count + len(rows)
-            if self.count > MOST_DOCUMENTS:
-                raise InputError(f"an index has at most {MOST_DOCUMENTS:,} documents")
+            if self.count > MAX_DOCUMENTS:
+                raise InputError(f"an index has at most {MAX_DOCUMENTS:,} documents")
             if len(rows):
                 rows[:, 0] |= np.arange(first, self.count, dtype=np.uint64) << np.uint64(
-                    MOST_NUMBER_BITS
+                    MAX_NUMBER_BITS
                 )
                 yield Piece(rows, batch.ids)
 

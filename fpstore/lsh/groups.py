@@ -23,7 +23,7 @@ from fpstore.jobs.pairs import nth_combinations
 from fpstore.lsh.answers import IndexSnapshot
 from fpstore.lsh.keys import (
     DOCUMENT_WIDTH,
-    MOST_NUMBER_BITS,
+    MAX_NUMBER_BITS,
     document_numbers,
     find_numbers,
     signature_distances,
@@ -56,7 +56,7 @@ class Documents(NamedTuple):
         for fingerprints, _, id_numbers in state.documents.groups():
             numbers.append(np.ascontiguousarray(document_numbers(fingerprints)))
             signatures = fingerprints.copy()
-            signatures[:, 0] &= np.uint64((1 << MOST_NUMBER_BITS) - 1)
+            signatures[:, 0] &= np.uint64((1 << MAX_NUMBER_BITS) - 1)
             rows.append(signatures.reshape(-1))
             ids.append(np.ascontiguousarray(id_numbers))
             done += len(fingerprints)

@@ -14,11 +14,11 @@ from fpstore.design.families import Design
 from fpstore.design.tables import TableSpec, identity
 
 DOCUMENT_WIDTH = Width(256)
-MOST_NUMBER_BITS = 32  # of a document; they stand before its signature
-LEAST_NUMBER_BITS = 20
+MAX_NUMBER_BITS = 32  # of a document; they stand before its signature
+MIN_NUMBER_BITS = 20
 KEY_BITS = 8  # of a key beyond the bits of the numbers of documents and bands
-MOST_SIGNATURE_BYTES = DOCUMENT_WIDTH.bytes - MOST_NUMBER_BITS // 8
-MOST_DOCUMENTS = 1 << MOST_NUMBER_BITS
+MAX_SIGNATURE_BYTES = DOCUMENT_WIDTH.bytes - MAX_NUMBER_BITS // 8
+MAX_DOCUMENTS = 1 << MAX_NUMBER_BITS
 
 
 def band_keys(sketches: Counts, bands: int, rows: int) -> Words:
@@ -59,7 +59,7 @@ class EntryLayout(NamedTuple):
         reject. Numbers may become wider where keys and numbers leave room.
         """
         bits = max(count - 1, 0).bit_length()
-        number_bits = min(max(bits + 1, LEAST_NUMBER_BITS), MOST_NUMBER_BITS)
+        number_bits = min(max(bits + 1, MIN_NUMBER_BITS), MAX_NUMBER_BITS)
         return EntryLayout(
             min(bits + KEY_BITS + (bands - 1).bit_length(), WORD_BITS - number_bits), number_bits
         )
@@ -69,7 +69,7 @@ class EntryLayout(NamedTuple):
         bits = max(self.number_bits, (count - 1).bit_length())
         return (
             self._replace(number_bits=bits)
-            if self.key_bits + bits <= WORD_BITS and bits <= MOST_NUMBER_BITS
+            if self.key_bits + bits <= WORD_BITS and bits <= MAX_NUMBER_BITS
             else None
         )
 
@@ -83,20 +83,20 @@ def keyed_design(key_bits: int, width: int) -> Design:
     return Design(f"key-{key_bits}", 0, (TableSpec(identity(width), key_bits),))
 
 
-DOCUMENT_DESIGN = keyed_design(MOST_NUMBER_BITS, DOCUMENT_WIDTH.bits)
+DOCUMENT_DESIGN = keyed_design(MAX_NUMBER_BITS, DOCUMENT_WIDTH.bits)
 
 
 def document_rows(numbers: Words, signatures: Bytes) -> Words:
     """Return fingerprints of documents: the number in 32 bits, the signature, and zeros."""
     data = np.zeros((len(signatures), DOCUMENT_WIDTH.bytes), np.uint8)
-    data[:, MOST_NUMBER_BITS // 8 : MOST_NUMBER_BITS // 8 + signatures.shape[1]] = signatures
+    data[:, MAX_NUMBER_BITS // 8 : MAX_NUMBER_BITS // 8 + signatures.shape[1]] = signatures
     rows = DOCUMENT_WIDTH.from_bytes(data)
-    rows[:, 0] |= numbers << np.uint64(MOST_NUMBER_BITS)
+    rows[:, 0] |= numbers << np.uint64(MAX_NUMBER_BITS)
     return rows
 
 
 def document_numbers(rows: Words) -> Words:
-    return rows[:, 0] >> np.uint64(MOST_NUMBER_BITS)
+    return rows[:, 0] >> np.uint64(MAX_NUMBER_BITS)
 
 
 def find_numbers(numbers: Words, queries: Words) -> tuple[Flags, npt.NDArray[np.intp]]:
@@ -110,13 +110,13 @@ def find_numbers(numbers: Words, queries: Words) -> tuple[Flags, npt.NDArray[np.
 def document_prefixes(numbers: Words) -> Words:
     """Return rows with the leading bits of documents, and zeros."""
     rows = np.zeros((len(numbers), DOCUMENT_WIDTH.words), np.uint64)
-    rows[:, 0] = numbers << np.uint64(MOST_NUMBER_BITS)
+    rows[:, 0] = numbers << np.uint64(MAX_NUMBER_BITS)
     return rows
 
 
 def signature_distances(rows: Words, near_rows: Words) -> npt.NDArray[Any]:
     """Return the distances between signatures; the numbers of documents do not count."""
     differing = rows ^ near_rows
-    differing[:, 0] &= np.uint64((1 << MOST_NUMBER_BITS) - 1)
+    differing[:, 0] &= np.uint64((1 << MAX_NUMBER_BITS) - 1)
     distances: npt.NDArray[Any] = np.bitwise_count(differing).sum(1, dtype=np.uint16)
     return distances

@@ -14,14 +14,14 @@ from fpstore.errors import CorruptStoreError, StoreNotFoundError
 from fpstore.format.manifest import (
     IDENTITY_BYTES,
     INDEX_FILE,
-    MOST_MANIFEST_BYTES,
+    MAX_MANIFEST_BYTES,
     TEMPORARY,
     check_version,
     first_invalid_member,
     manifest_content,
     manifest_data,
 )
-from fpstore.lsh.keys import MOST_DOCUMENTS, MOST_SIGNATURE_BYTES
+from fpstore.lsh.keys import MAX_DOCUMENTS, MAX_SIGNATURE_BYTES
 
 DOCUMENTS, KEYS = "documents", "keys"  # the folders of the stores
 VERSION = 1
@@ -36,10 +36,10 @@ _SCHEMA: dict[str, Any] = {
     "rows": range(1, 257),
     "probes": range(1, 1025),
     "key_bits": range(1, 64),
-    "radius": range(8 * MOST_SIGNATURE_BYTES + 1),
+    "radius": range(8 * MAX_SIGNATURE_BYTES + 1),
     "documents": _IDENTITY,
     "keys": _IDENTITY,
-    "next_number": range(MOST_DOCUMENTS + 1),
+    "next_number": range(MAX_DOCUMENTS + 1),
     "keys_generation": range(1, 2**63),
 }
 
@@ -125,7 +125,7 @@ def read_index_manifest(path: Path, folder: int | None = None) -> IndexManifest:
         raise StoreNotFoundError(f"{path}: no such LSH index", path=path)
     try:
         with opened(file, folder=folder, of_user=True) as descriptor:
-            data = read_at(descriptor, file, 0, MOST_MANIFEST_BYTES)
+            data = read_at(descriptor, file, 0, MAX_MANIFEST_BYTES)
     except StoreNotFoundError as error:
         raise StoreNotFoundError(
             f"{path}: not an LSH index (no {INDEX_FILE} in it)", path=path

@@ -14,17 +14,17 @@ from fpstore.hashing.binomial import binomial_cdf
 from fpstore.hashing.law import with_article
 from fpstore.hashing.registry import check_sketcher
 from fpstore.hashing.sketcher import Sketcher
-from fpstore.lsh.keys import MOST_DOCUMENTS, EntryLayout
+from fpstore.lsh.keys import MAX_DOCUMENTS, EntryLayout
 
 USUAL_RECALL = 0.95
-MOST_BANDS = 256
-MOST_ROWS = 256
-MOST_PROBES = 1024
+MAX_BANDS = 256
+MAX_ROWS = 256
+MAX_PROBES = 1024
 _CODING_BITS = 2.0  # of an entry, above the least that a set of entries can take
 _SIGNATURE_BYTES = 28.4
 _ID_BYTES = 5.0  # of an integer
 _OF_SIGNATURE = 0.99  # recall of the signature for bands that the caller chose
-_LEAST_LOST = 0.1  # least share of the lost pairs that the signature may lose
+_MIN_LOST_SHARE = 0.1  # least share of the lost pairs that the signature may lose
 _SIMILARITIES = (0.5, 0.6, 0.7, 0.8, 0.9)
 _DISTANCES = (0.5, 0.75, 1.0, 1.25, 1.5, 2.0)  # times the threshold
 _HALVINGS = 20
@@ -126,9 +126,9 @@ class _Request:
 
     def bands_for(self, recall: float) -> Iterator[_Bands]:
         """Yield the fewest bands that reach a recall, for each number of rows, ascending."""
-        for rows in range(1, min(MOST_ROWS, self.hasher.most_values) + 1):
+        for rows in range(1, min(MAX_ROWS, self.hasher.most_values) + 1):
             near = self.hasher.law.band_collision(self.threshold, rows, self.probes)
-            most = min(MOST_BANDS, self.hasher.most_values // rows)
+            most = min(MAX_BANDS, self.hasher.most_values // rows)
             number = _fewest_trials(near, recall, most)
             if number > most:
                 return
@@ -145,8 +145,8 @@ class _Request:
                 argument="bands",
             )
         number, rows = (
-            check_whole(bands[0], 1, MOST_BANDS, "bands"),
-            check_whole(bands[1], 1, MOST_ROWS, "rows"),
+            check_whole(bands[0], 1, MAX_BANDS, "bands"),
+            check_whole(bands[1], 1, MAX_ROWS, "rows"),
         )
         check_values(self.hasher, number, rows)
         near, chance = (
@@ -359,7 +359,7 @@ def recall_at(form: LshPlan, hasher: Sketcher[Any], value: float) -> float:
 
 def bands_recall(recall: float) -> float:
     """Return the recall that keys must have, since the signature loses pairs too."""
-    return recall / (1 - _LEAST_LOST * (1 - recall))
+    return recall / (1 - _MIN_LOST_SHARE * (1 - recall))
 
 
 def false_candidates(n: int, bands: int, probes: int, unrelated: float) -> float:
@@ -394,7 +394,7 @@ def _check_request(
     candidates: object,
     probes: object,
 ) -> _Request:
-    documents, law = check_whole(n, 1, MOST_DOCUMENTS, "n"), hasher.law
+    documents, law = check_whole(n, 1, MAX_DOCUMENTS, "n"), hasher.law
     near = law.check_measure(threshold, "threshold")
     far = law.background if background is None else law.check_measure(background, "background")
     if law.collision(near) <= law.collision(far):
@@ -414,7 +414,7 @@ def _check_request(
             got=candidates,
             argument="candidates",
         )
-    probe_count = check_whole(probes, 1, MOST_PROBES, "probes")
+    probe_count = check_whole(probes, 1, MAX_PROBES, "probes")
     if probe_count > 1 and not hasher.has_probes:
         raise InputError(
             f"the hasher {hasher.name} has no further probes: leave probes out", got=probes
@@ -449,7 +449,7 @@ def _unreachable(request: _Request, recall: float) -> InputError:
     if request.hasher.has_probes:
         advice.append("more probes")
     return InputError(
-        f"no number of bands up to {MOST_BANDS} finds {recall:g} of the pairs at "
+        f"no number of bands up to {MAX_BANDS} finds {recall:g} of the pairs at "
         f"{with_article(request.hasher.law.measure)} of "
         f"{request.threshold:g} among {request.documents:,} documents with at most "
         f"{request.candidates:g} false candidates: take " + " or ".join(advice),

@@ -21,7 +21,7 @@ from fpstore.change.decisions import kind_with
 from fpstore.disk.refusals import NOTHING_CHANGED, refusing
 from fpstore.errors import ClosedStoreError, StorageError
 from fpstore.lsh.items import Items
-from fpstore.lsh.keys import MOST_DOCUMENTS, MOST_NUMBER_BITS, EntryLayout, document_numbers
+from fpstore.lsh.keys import MAX_DOCUMENTS, MAX_NUMBER_BITS, EntryLayout, document_numbers
 from fpstore.lsh.manifest import write_index_manifest
 from fpstore.lsh.merging import KeyMerge
 from fpstore.lsh.parts import IndexParts
@@ -85,7 +85,7 @@ class IndexWriter:
         numbers = np.arange(first, first + count, dtype=np.uint64)
         entries = self._parts.layout.entries(items.keys, numbers)
         rows = items.rows.copy()
-        rows[:, 0] |= numbers << np.uint64(MOST_NUMBER_BITS)
+        rows[:, 0] |= numbers << np.uint64(MAX_NUMBER_BITS)
         try:
             self._parts.keys.insert(entries, np.zeros(len(entries), np.uint64), sync=sync)
             return add(rows)
@@ -115,9 +115,9 @@ class IndexWriter:
     def _make_room(self, count: int) -> None:
         """Widen the numbers in the store of keys if ``count`` documents need that."""
         path = self._parts.path
-        if count > MOST_DOCUMENTS:
+        if count > MAX_DOCUMENTS:
             raise StorageError(
-                f"{path}: an index has at most {MOST_DOCUMENTS:,} documents", path=path
+                f"{path}: an index has at most {MAX_DOCUMENTS:,} documents", path=path
             )
         if count <= 1 << self._parts.layout.number_bits:
             return

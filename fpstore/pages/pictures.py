@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 TOP, FOOT = 12, 26  # pixels above and below what is drawn
 LINES_HEIGHT = 200  # pixels
-FEWEST_TICKS = 2
-MOST_LABELS = 9
-LEAST_SHOWN = 1.5  # pixels of a bar that stands for more than nothing
+MIN_TICKS = 2
+MAX_LABELS = 9
+MIN_BAR_PIXELS = 1.5  # pixels of a bar that stands for more than nothing
 SHORT = ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"))
 
 
@@ -69,7 +69,7 @@ def standing_bars(bars: Sequence[Bar], scale: Scale | None = None, height: int =
     gap = 0.18 if len(bars) <= 80 else 0.0
     for number, bar in enumerate(bars):
         a, b = sorted((scale.place(bar.value, height), scale.place(scale.base, height)))
-        tall = max(b - a, LEAST_SHOWN if bar.value != scale.base else 0)
+        tall = max(b - a, MIN_BAR_PIXELS if bar.value != scale.base else 0)
         top = b - tall if bar.value > scale.base else a
         drawn.append(
             {
@@ -80,7 +80,7 @@ def standing_bars(bars: Sequence[Bar], scale: Scale | None = None, height: int =
                 "height": tall,
             }
         )
-    every = ceil(len(bars) / MOST_LABELS)
+    every = ceil(len(bars) / MAX_LABELS)
     if len(bars) > 12:
         every = next(step for step in (1, 2, 4, 8, 16, 32, 64) if step >= every)
     names = (
@@ -114,16 +114,16 @@ def line_picture(
         [((i + 0.5) * step, scale.place(value, LINES_HEIGHT)) for i, value in enumerate(values)]
         for values in series
     ]
-    every = ceil(len(names) / MOST_LABELS)
+    every = ceil(len(names) / MAX_LABELS)
     below = (((i + 0.5) * step, name) for i, name in enumerate(names) if int(name) % every == 0)
     return scale.picture(LINES_HEIGHT, below, bars=[], series=points)
 
 
 def counts_up_to(most: float) -> Scale:
     """Return a scale from 0 to a number that is at least ``most``, with some round numbers."""
-    step = max(10.0 ** floor(log10(most / FEWEST_TICKS)), 1) if most > FEWEST_TICKS else 1.0
+    step = max(10.0 ** floor(log10(most / MIN_TICKS)), 1) if most > MIN_TICKS else 1.0
     for times in (5, 2):
-        if most / (step * times) >= FEWEST_TICKS:
+        if most / (step * times) >= MIN_TICKS:
             step *= times
             break
     count = max(ceil(most / step), 1)

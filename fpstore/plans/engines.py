@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from fpstore import errors
-from fpstore.base.resources import LEAST_MEMORY, parse_memory, parse_threads
+from fpstore.base.resources import MIN_MEMORY, parse_memory, parse_threads
 from fpstore.errors import (
     FpstoreError,
     MemoryLimitError,
@@ -37,7 +37,7 @@ def attempt(path: str, digest: str, index: int, memory: int | None) -> Outcome:
     and some retry none. A MemoryError of Python or NumPy is returned as the one of fpstore.
     """
     task_memory = (
-        max(parse_memory(None) // parse_threads(None), LEAST_MEMORY) if memory is None else memory
+        max(parse_memory(None) // parse_threads(None), MIN_MEMORY) if memory is None else memory
     )
     try:
         _open_plan(path, digest).run(index, memory=task_memory)

@@ -43,7 +43,7 @@ from fpstore.work.places import (
 # of a file whose digest is of all bytes; of a larger file, as many bytes in even pieces
 WHOLE_BYTES = 1 << 24
 PIECE_BYTES = 1 << 20
-LEAST_PART, MOST_PART, MOST_PARTS = 16 << 20, 256 << 20, 4096  # bytes of a part, and parts
+MIN_PART, MAX_PART, MAX_PARTS = 16 << 20, 256 << 20, 4096  # bytes of a part, and parts
 GROUP_ROWS = 1 << 20  # of raw numbers, which are cut like row groups
 READERS = 16  # threads
 
@@ -281,7 +281,7 @@ def cut_parts(specs: Sequence[InputSpec], part_bytes: int | None) -> list[Part]:
     """
     total = sum(spec.bytes for spec in specs)
     limit = (
-        max(min(max(total // 256, LEAST_PART), MOST_PART), total // MOST_PARTS)
+        max(min(max(total // 256, MIN_PART), MAX_PART), total // MAX_PARTS)
         if part_bytes is None
         else part_bytes
     )

@@ -39,7 +39,7 @@ from fpstore.lsh import LshStore
 from fpstore.lsh.api import UNKNOWN_COUNT
 from fpstore.lsh.building import DocumentPieces, build_index
 from fpstore.lsh.items import ItemBatch, piece_rows, rows_with_keys
-from fpstore.lsh.keys import MOST_DOCUMENTS
+from fpstore.lsh.keys import MAX_DOCUMENTS
 from fpstore.lsh.manifest import DOCUMENTS, KEYS, read_index_manifest
 from fpstore.lsh.plan import USUAL_RECALL, LshPlan, check_plan, plan
 from fpstore.plans.inputs import InputSpec, Part, count_rows, cut_parts, find_inputs, opened_part
@@ -135,7 +135,7 @@ class LshSpec(Spec):
         check_choice(self.id_type, get_args(IdType), "id_type")
         check_flag(self.index_ids, "index_ids")
         if self.documents is not None:
-            check_whole(self.documents, 1, MOST_DOCUMENTS, "documents")
+            check_whole(self.documents, 1, MAX_DOCUMENTS, "documents")
         arguments = (self.threshold, self.recall, self.documents, self.candidates)
         if self.lsh_plan is not None and any(value is not None for value in arguments):
             raise InputError(
@@ -209,12 +209,12 @@ class LshWork(Work):
         )
         rows = count_rows(inputs, projection, spec.encoding)
         known_rows = rows if all(file.groups is not None for file in inputs) else 0
-        if known_rows > MOST_DOCUMENTS:
+        if known_rows > MAX_DOCUMENTS:
             message = (
-                f"the inputs have {known_rows:,} rows, and an index has at most {MOST_DOCUMENTS:,} "
+                f"the inputs have {known_rows:,} rows, and an index has at most {MAX_DOCUMENTS:,} "
                 "documents: plan several"
             )
-            raise InputError(message, expected=MOST_DOCUMENTS, got=known_rows)
+            raise InputError(message, expected=MAX_DOCUMENTS, got=known_rows)
         form = spec.bands(hasher, known_rows)
         return cls(
             spec=spec,

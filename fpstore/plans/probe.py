@@ -59,7 +59,7 @@ COLUMNS: dict[str, ColumnKind] = {
     "fingerprint": "fingerprint",
     "distance": "distance",
 }
-MOST_MATCHES = 1 << 22  # in memory, before all but the nearest are dropped
+MAX_MATCHES = 1 << 22  # in memory, before all but the nearest are dropped
 
 
 @dataclass(frozen=True)
@@ -270,7 +270,7 @@ class ProbeWork(Work):
             queries = index.places(pairs.a).astype(np.int64)
             batches.append(ProbeMatches(queries, pairs.b, pairs.distances.astype(np.uint16)))
             count += len(queries)
-            if count > MOST_MATCHES and most is not None:
+            if count > MAX_MATCHES and most is not None:
                 batches = [ProbeMatches.concatenate(batches).nearest(most)]
                 count = len(batches[0].queries)
         return ProbeMatches.concatenate(batches).nearest(most)

@@ -24,7 +24,7 @@ from fpstore.work.pieces import Pieces, PieceWriter, joined, reader_count
 
 ROW_BITS = 40  # of a number, for the row in its part; the bits before are the number of the part
 SLICE_ROWS = 1 << 22  # that a task compares
-MOST_SLICES = 512  # of a band or a table
+MAX_SLICES = 512  # of a band or a table
 
 
 def row_numbers(part: int, rows: npt.NDArray[np.unsignedinteger | np.intp]) -> Words:
@@ -61,8 +61,8 @@ def slice_bits(rows: int, slice_rows: int) -> int:
 
 
 def usual_slice_rows(slice_rows: int | None, rows: int) -> int:
-    """Return the approximate rows of a slice; by default for at most MOST_SLICES slices."""
-    return slice_rows or max(SLICE_ROWS, rows // MOST_SLICES)
+    """Return the approximate rows of a slice; by default for at most MAX_SLICES slices."""
+    return slice_rows or max(SLICE_ROWS, rows // MAX_SLICES)
 
 
 def mix(numbers: Words) -> Words:

@@ -21,7 +21,7 @@ from fpstore.jobs.joining import PairColumns, pairs_between, pairs_within
 from fpstore.jobs.pairs import design_between, join_design
 from fpstore.plans.shuffle import slice_bits, table_keys
 
-MOST_UNCUT = 8  # slices that a task may join as one, if that is faster
+MAX_JOINED_SLICES = 8  # slices that a task may join as one, if that is faster
 # in smaller slices, a join is as fast as its planning from a sample
 SAMPLED_FROM = 1 << 20
 MORE_BITS = 2  # of more slices than needed, since a task may have several
@@ -99,7 +99,7 @@ def plan_slicing(
     if not bits:
         return Slicing(uncut, [0] * len(uncut.tables), False)
     options = list(_cut_options(rows, radius, width, bits, queries))
-    if not options or total <= MOST_UNCUT * slice_rows:
+    if not options or total <= MAX_JOINED_SLICES * slice_rows:
         uncut_bits = [
             0 if flips else min(bits, table.prefix_bits)
             for table, flips in zip(uncut.tables, uncut.flips, strict=True)

@@ -13,7 +13,7 @@ from fpstore.base.aliases import Words
 from fpstore.base.arrays import list_lims
 from fpstore.base.width import Width
 from fpstore.design.costs import scan_nanoseconds
-from fpstore.design.estimates import FEWEST_FOR_BYTES, Requirements
+from fpstore.design.estimates import MIN_FINGERPRINTS_FOR_BYTES, Requirements
 from fpstore.design.planner import choose
 from fpstore.errors import ScanWarning
 from fpstore.query.batches import MatchColumns, collect, no_matches
@@ -79,7 +79,7 @@ def scan_advice(fingerprint_count: int, own: int, radius: int, width: Width) -> 
         return f"{message}. No design answers radius {radius} faster than this scan. {SILENT}"
     size = (
         f", {best.bytes_per_fingerprint:.1f} bytes per fingerprint"
-        if fingerprint_count >= FEWEST_FOR_BYTES
+        if fingerprint_count >= MIN_FINGERPRINTS_FOR_BYTES
         else ""
     )
     return (

@@ -43,7 +43,7 @@ from fpstore.query.matches import Match, MatchList
 from fpstore.query.merged import merge_streams, unite_equal_keys
 from fpstore.query.repeats import repeated_ids
 from fpstore.query.snapshot import Snapshot
-from fpstore.query.store_snapshot import MOST_MATCHES, StoreSnapshot
+from fpstore.query.store_snapshot import MAX_MATCHES, StoreSnapshot
 from fpstore.query.tracker import Tracker
 
 # The number of a string is its number in the shard, with the number of the shard in the bits above:
@@ -270,7 +270,7 @@ class ShardedSnapshot(Snapshot):
             columns, more_in_shard = ask(snapshot)
             parts.append(columns)
             more |= more_in_shard
-            if sum(len(part[1]) for part in parts) > MOST_MATCHES:
+            if sum(len(part[1]) for part in parts) > MAX_MATCHES:
                 nearest, cut_short = keep_nearest(unite(parts), limit)
                 parts, more = [nearest], more | cut_short
         nearest, cut_short = keep_nearest(unite(parts), limit)

@@ -47,7 +47,7 @@ from fpstore.query.merged import cut_groups
 from fpstore.query.snapshot import Snapshot
 
 PIECE_KEYS = 1 << 18
-MOST_MATCHES = 1 << 22  # in the tables, in a part from which only the nearest are kept
+MAX_MATCHES = 1 << 22  # in the tables, in a part from which only the nearest are kept
 FEW_STRINGS = 4  # up to this many are looked up one by one
 
 
@@ -221,7 +221,7 @@ class StoreSnapshot(Snapshot):
         self, queries: Words, radius: int, limit: int, threads: int, stop: _kernel.Stop | None
     ) -> Nearest:
         columns = self._probe_part(
-            queries, radius, None if len(queries) < 2 else MOST_MATCHES, threads, stop
+            queries, radius, None if len(queries) < 2 else MAX_MATCHES, threads, stop
         )
         if columns is not None:
             return keep_nearest(columns, limit)

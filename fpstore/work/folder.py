@@ -31,7 +31,7 @@ from fpstore.work.places import Place
 PLAN_FILE, LOCK_FILE = "plan.json", "plan.lock"  # a job that resumes has the lock
 FORMAT, FORMAT_VERSION = "fpstore plan", 1
 DIGEST_BYTES = 16
-MOST_TASKS = 1 << 24  # of a stage
+MAX_TASKS = 1 << 24  # of a stage
 # packages whose versions decide about the bytes of the output
 LIBRARIES = ("fpstore", "numpy", "pyarrow", "unicodedata")
 Value = TypeVar("Value")
@@ -76,7 +76,7 @@ class PlanFolder:
         self.kind: str = content["kind"]
         self.work: dict[str, Any] = content["work"]
         self.stages = [
-            Stage(name, check_whole(tasks, 0, MOST_TASKS, "tasks"))
+            Stage(name, check_whole(tasks, 0, MAX_TASKS, "tasks"))
             for name, tasks in content["stages"]
         ]
 

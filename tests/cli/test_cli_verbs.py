@@ -289,7 +289,7 @@ def test_inserts_that_make_the_delta_large_end_with_a_merge(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each command is short, so a merge in the background would be given up with each."""
-    monkeypatch.setattr("fpstore.change.writer.LEAST_CHANGES", 10)
+    monkeypatch.setattr("fpstore.change.writer.MIN_CHANGES", 10)
     rng = np.random.default_rng(2)
 
     def insert(rows: int) -> int:
@@ -317,7 +317,7 @@ def test_inserts_that_make_the_delta_large_end_with_a_merge(
 def test_delta_that_outgrows_the_tables_is_noted_once_at_the_end(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fpstore.change.writer.LEAST_CHANGES", 10)
+    monkeypatch.setattr("fpstore.change.writer.MIN_CHANGES", 10)
     monkeypatch.setattr("fpstore.cli.changes.CHUNK_ROWS", 4)
     held = len(fpstore.open("numbers.fps"))
     rows = np.arange(10**9, 10**9 + held + 20, dtype=np.uint64)

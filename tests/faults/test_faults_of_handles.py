@@ -37,7 +37,7 @@ def test_store_dropped_in_its_own_merge_thread_releases_its_lock(tmp_path, monke
     A close in that of the merge would wait for itself.
     """
     path = build(tmp_path / "s", 0, 100)
-    monkeypatch.setattr("fpstore.change.writer.LEAST_CHANGES", 1)
+    monkeypatch.setattr("fpstore.change.writer.MIN_CHANGES", 1)
     freeze, dropped, collected = Merge._freeze, threading.Event(), threading.Event()
 
     def collecting(self):

@@ -87,7 +87,7 @@ INTERRUPTED = """
     if what == "spilled":
         # The least budget holds 50,000 rows; a run has 66,111, and a part more.
         sorting.PAIR_BYTES = sorting.SORT_BYTES = (64 << 20) // 50_000
-        table_keys.LEAST_MEMORY = 680_000 * (sorting.SORT_BYTES // 2)
+        table_keys.MIN_MEMORY = 680_000 * (sorting.SORT_BYTES // 2)
     sort, sent, ends = getattr(_kernel, name), threading.Lock(), []
 
     def interrupted(*arguments):

@@ -25,7 +25,7 @@ MOMENTS = """
     from fpstore.base.resources import Resources
 
     name, moments = sys.argv[1], int(sys.argv[2])
-    joining.LEAST_ROWS, grouping.PIECE = 500, 700
+    joining.MIN_ROWS, grouping.PIECE = 500, 700
     store, few = fpstore.open("s.fps"), fpstore.open("few.fps")
 
     def written(batches, out):

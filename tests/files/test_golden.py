@@ -30,7 +30,7 @@ CASES = sorted(DATA.glob("v*/*.fpt"))
 GOOD = [path for path in CASES if not path.name.startswith("bad-")]
 BAD = [path for path in CASES if path.name.startswith("bad-")]
 STORES = sorted(path for path in DATA.glob("v*/*") if path.is_dir())
-MOST_BYTES = 130_000
+MAX_BYTES = 130_000
 
 
 def case(path):
@@ -68,7 +68,7 @@ def test_there_are_golden_files_of_this_version():
     assert {"columns-64", "columns-256", "filters-64", "filters-128"} <= names
     packed = [len(zlib.compress(path.read_bytes())) for path in folder.rglob("*") if path.is_file()]
     # what they take in the repository: the padding of LMDB files is zeros
-    assert sum(packed) < MOST_BYTES
+    assert sum(packed) < MAX_BYTES
 
 
 # --- Good tables ----------------------------------------------------------------------------------

@@ -253,7 +253,7 @@ def test_what_lies_under_right_checksums_is_no_crash(copy, tree):
                     found = WAYS[way](reader, numbers)
                     right += sum(value in known for value in found)
                     assert all(
-                        value is None or len(value) <= sealed.LEAST_LONGEST for value in found
+                        value is None or len(value) <= sealed.MIN_LONGEST_VALUE for value in found
                     )
                 except DAMAGED:
                     wrong += 1

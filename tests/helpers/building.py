@@ -73,7 +73,7 @@ def tiny(monkeypatch):
     monkeypatch.setattr("fpstore.building.external_sort.SORT_BYTES", MIB)
     for module in ("columns", "external_sort"):
         monkeypatch.setattr(f"fpstore.building.{module}.COPY_ROWS", 16)
-    monkeypatch.setattr("fpstore.building.table_keys.LEAST_MEMORY", 96 * MIB)
+    monkeypatch.setattr("fpstore.building.table_keys.MIN_MEMORY", 96 * MIB)
     monkeypatch.setattr("fpstore.building.table_keys.THREAD_MEMORY", 1)
     monkeypatch.setattr("fpstore.building.external_sort.SAMPLE_STEP", 4)
     monkeypatch.setattr("fpstore.format.packed_table.DECODE_ROOM", 1)

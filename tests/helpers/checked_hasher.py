@@ -15,10 +15,10 @@ from fpstore.base.aliases import Flags
 from fpstore.errors import counted
 from fpstore.hashing.law import Reals
 from fpstore.hashing.registry import check_sketcher
-from fpstore.hashing.sketcher import MOST_SIGNATURE_BITS, Signed, Sketched, Sketcher, Values
+from fpstore.hashing.sketcher import MAX_SIGNATURE_BITS, Signed, Sketched, Sketcher, Values
 
-LEAST_ITEMS = 8
-MOST_ITEMS = 64  # whose pairs are compared
+MIN_ITEMS = 8
+MAX_ITEMS = 64  # whose pairs are compared
 _FUNCTIONS = 4096  # that measure the law
 _PROBED = 1024  # that measure probes
 _FEW, _MORE = 20, 50
@@ -85,8 +85,8 @@ def check_hasher(hasher: Sketcher[Any], items: Sequence[Any]) -> list[MeasuredLa
         The message says what the hasher does wrong, the first such thing, or that no two items are
         near.
     """
-    chosen = list(islice(items, MOST_ITEMS))
-    assert len(chosen) >= LEAST_ITEMS
+    chosen = list(islice(items, MAX_ITEMS))
+    assert len(chosen) >= MIN_ITEMS
     checked = _Checked(hasher, chosen)
     checked.attributes()
     checked.forms()
@@ -142,8 +142,8 @@ class _Checked:
             )
         self.need(hasher.version >= 1, "versions count from 1")
         self.need(
-            hasher.signature_bits % 8 == 0 and 8 <= hasher.signature_bits <= MOST_SIGNATURE_BITS,
-            f"the signature's width is no multiple of 8 up to {MOST_SIGNATURE_BITS}",
+            hasher.signature_bits % 8 == 0 and 8 <= hasher.signature_bits <= MAX_SIGNATURE_BITS,
+            f"the signature's width is no multiple of 8 up to {MAX_SIGNATURE_BITS}",
         )
         check_sketcher(hasher)
         least, most = hasher.law.limits

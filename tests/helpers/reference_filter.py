@@ -15,7 +15,7 @@ from reference import WORD, require, xxh64
 MAGIC = b"FPSFILTR"
 VERSION = 1
 HEADER_BYTES = PAGE_BYTES = 4096
-MOST_PREFIX_BITS, MOST_BUCKET_BITS, MOST_REST_BITS, MOST_BITS_PER_PREFIX = 40, 28, 32, 64
+MAX_PREFIX_BITS, MAX_BUCKET_BITS, MAX_REST_BITS, MAX_BITS_PER_PREFIX = 40, 28, 32, 64
 FACTOR = 0x9E3779B97F4A7C15
 FIELDS = struct.Struct("<IIHHHHHHIQQQQQQ")  # bytes 8 to 79
 
@@ -72,12 +72,12 @@ def parse_header(data: bytes) -> Header:
     if h.flags or h.width not in reference.WIDTHS:
         raise reference.VersionError(f"flags {h.flags:#x}, width {h.width}")
     require(h.table < h.table_count, "table number outside the design")
-    require(1 <= h.prefix_bits <= min(MOST_PREFIX_BITS, h.width), "prefix bits")
+    require(1 <= h.prefix_bits <= min(MAX_PREFIX_BITS, h.width), "prefix bits")
     require(
-        h.bucket_bits <= min(MOST_BUCKET_BITS, h.prefix_bits) and h.rest_bits <= MOST_REST_BITS,
+        h.bucket_bits <= min(MAX_BUCKET_BITS, h.prefix_bits) and h.rest_bits <= MAX_REST_BITS,
         "bucket bits",
     )
-    require(1 <= h.bits_per_prefix <= MOST_BITS_PER_PREFIX, "bits for each prefix")
+    require(1 <= h.bits_per_prefix <= MAX_BITS_PER_PREFIX, "bits for each prefix")
     require(h.word_count < 2**32, "words")
     require(sorted(data[128 : 128 + h.width]) == list(range(h.width)), "not a permutation")
     require(h.starts_offset == starts_offset(h.word_count), "starts offset")

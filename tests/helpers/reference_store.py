@@ -19,7 +19,7 @@ PAD = 262144
 SEPARATOR = b"\xff"
 LAYOUT_KEYS = (WORD - 2, WORD - 1)
 LAYOUT = struct.Struct("<IQ")
-MOST_STRINGS, MOST_BYTES = 256, 65536
+MAX_STRINGS, MAX_BYTES = 256, 65536
 Records = dict[int, bytes]
 
 
@@ -119,7 +119,7 @@ def encode_layout(per_record: int, trained: int, dictionary: bytes) -> bytes:
 def decode_layout(content: bytes) -> tuple[int, int, bytes]:
     require(len(content) >= LAYOUT.size, "the layout is cut short")
     per_record, trained = LAYOUT.unpack_from(content)
-    require(1 <= per_record <= MOST_STRINGS, "strings in a record")
+    require(1 <= per_record <= MAX_STRINGS, "strings in a record")
     return per_record, trained, content[LAYOUT.size :]
 
 
@@ -150,9 +150,7 @@ def decode_strings(frame: bytes, dictionary: bytes) -> list[bytes]:
             not parameters.has_checksum and parameters.dict_id == 0,
             "a frame has neither checksum nor dictionary number",
         )
-        require(
-            parameters.content_size <= MOST_STRINGS * (MOST_BYTES + 1), "the size of the content"
-        )
+        require(parameters.content_size <= MAX_STRINGS * (MAX_BYTES + 1), "the size of the content")
         zstd = zstandard.ZstdDecompressor(dict_data=zstandard_dictionary(dictionary))
         content = zstd.decompress(frame, allow_extra_data=False)
     except zstandard.ZstdError as error:
@@ -160,7 +158,7 @@ def decode_strings(frame: bytes, dictionary: bytes) -> list[bytes]:
     require(content.endswith(SEPARATOR), "the last string has no end")
     strings = content[:-1].split(SEPARATOR)
     for string in strings:
-        require(len(string) <= MOST_BYTES and is_text(string), "a string")
+        require(len(string) <= MAX_BYTES and is_text(string), "a string")
     return strings
 
 

@@ -38,7 +38,7 @@ def near(seed, count=ROWS):
 @pytest.fixture
 def small_parts(monkeypatch):
     """Let a few hundred rows be a part."""
-    monkeypatch.setattr(joining, "LEAST_ROWS", 500)
+    monkeypatch.setattr(joining, "MIN_ROWS", 500)
     monkeypatch.setattr(joining, "BATCH_PAIRS", 200)
     monkeypatch.setattr(pairs, "PROBED_ROWS", 100)
     monkeypatch.setattr(compared, "PART_ROWS", 100)

@@ -101,7 +101,7 @@ def test_all_pairs_that_share_a_key_are_connected(width, most, held, monkeypatch
 
     Groups above the bound are joined, and what does not fit into the budget is sorted in runs.
     """
-    monkeypatch.setattr(bands_job, "MOST_COMPARED", most)
+    monkeypatch.setattr(bands_job, "MAX_COMPARED_ROWS", most)
     monkeypatch.setattr(bands_job, "BLOCK_ROWS", 64)
     for seed in range(6):
         rng = np.random.default_rng(seed)

@@ -139,7 +139,7 @@ FORMS = ["jsonl", "csv", "parquet", "dictionary", "table", "polars", "folder", "
 
 @pytest.mark.parametrize(("form", "unit"), crossed(FORMS, ["paragraph", "line"]))
 def test_against_a_plain_model(tmp_path, monkeypatch, form, unit):
-    monkeypatch.setattr(boilerplate, "_LEAST_MERGED", 40)
+    monkeypatch.setattr(boilerplate, "_MIN_MERGED_HASHES", 40)
     monkeypatch.setattr("fpstore.io.lines.BLOCK_BYTES", 1 << 10)
     monkeypatch.setattr("fpstore.io.parquet.BATCH_BYTES", 1 << 10)
     for seed in range(4):
@@ -314,7 +314,7 @@ def test_the_last_of_equal_fields_is_changed(tmp_path):
 
 def test_counts_are_merged(monkeypatch):
     counts, model, rng = boilerplate.PieceCounts(), {}, np.random.default_rng(1)
-    monkeypatch.setattr(boilerplate, "_LEAST_MERGED", 100)
+    monkeypatch.setattr(boilerplate, "_MIN_MERGED_HASHES", 100)
     for _ in range(60):
         hashes = np.unique(rng.integers(0, 400, rng.integers(0, 50)).astype(np.uint64))
         counts.add(hashes)

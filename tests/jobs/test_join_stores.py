@@ -308,7 +308,7 @@ def test_many_ids_come_in_bounded_parts(tmp_path, monkeypatch):
     fpstore.build(tmp_path / "s", values, radius=0).close()
     rows = list(enumerate(values.tolist()))
     for most in (1, 2, 9, 1000):
-        monkeypatch.setattr("fpstore.jobs.pairs.MOST_ROWS", most)
+        monkeypatch.setattr("fpstore.jobs.pairs.MAX_ROWS", most)
         with fpstore.open(tmp_path / "s") as store:
             batches = list(store.pairs(0, duplicates=True))
             of_one = [n for n in sizes if n > 1]
@@ -340,7 +340,7 @@ def test_the_ids_of_a_huge_group_are_a_stream(tmp_path):
 @pytest.mark.parametrize("strings", [False, True])
 def test_batches_of_crowds_are_bounded(tmp_path, monkeypatch, strings):
     """No batch has more than 1,000 pairs of ids, though 300 documents are near 200 others."""
-    monkeypatch.setattr("fpstore.jobs.pairs.MOST_ROWS", 1000)
+    monkeypatch.setattr("fpstore.jobs.pairs.MAX_ROWS", 1000)
     values = np.repeat(
         np.array([0, 1, 16, 17, 7 << 40, 7 << 40 | 1], np.uint64), [300, 200, 1, 3, 40, 30]
     )

@@ -165,7 +165,7 @@ def test_small_steps_and_threads(monkeypatch, radius):
     rows = kernel_rows(make_set("clustered", 64, 1500, np.random.default_rng(radius)))
     distances = brute(rows)
     monkeypatch.setattr(joining, "BATCH_PAIRS", 1)
-    monkeypatch.setattr(joining, "LEAST_ROWS", 100)
+    monkeypatch.setattr(joining, "MIN_ROWS", 100)
     for design in some_designs(len(rows), radius, 64)[:3]:
         for threads in (1, 3):
             for memory in (1 << 40, 1 << 13):

@@ -292,8 +292,8 @@ def test_the_same_store_makes_the_same_page(tmp_path):
 
 
 def test_a_count_that_is_stopped_is_told_and_is_always_the_same(tmp_path, monkeypatch):
-    monkeypatch.setattr(figures, "MOST_PAIRS", 1000)
-    monkeypatch.setattr("fpstore.jobs.joining.LEAST_ROWS", 64)  # so that threads share even this
+    monkeypatch.setattr(figures, "MAX_PAIRS", 1000)
+    monkeypatch.setattr("fpstore.jobs.joining.MIN_ROWS", 64)  # so that threads share even this
     with fpstore.build(tmp_path / "s.fps", range(2000)) as store:
         page = report(store, threads=1)
         assert "The count stopped at 1,000 pairs" in page

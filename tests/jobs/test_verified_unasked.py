@@ -15,7 +15,7 @@ from inputs import json_lines
 import fpstore
 from fpstore import InputError, MinHash
 from fpstore.hashing.corpora import open_corpus
-from fpstore.jobs.dedup_job import MOST_UNRELATED, DedupSpec
+from fpstore.jobs.dedup_job import MAX_UNRELATED, DedupSpec
 
 VERIFIED, UNVERIFIED = (
     "are read again and compared exactly",
@@ -75,7 +75,7 @@ def test_the_rule_leaves_higher_thresholds_as_they_are():
     ):
         job = planned(threshold)
         assert job.least_similarity == least, threshold
-        assert (job.unrelated >= MOST_UNRELATED) == (least is not None)
+        assert (job.unrelated >= MAX_UNRELATED) == (least is not None)
     assert planned(0.45, width=128).least_similarity == 0.45
     assert planned(0.5, width=64).least_similarity is None
     assert planned(0.3, verify=False).least_similarity is None

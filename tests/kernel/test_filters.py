@@ -27,9 +27,9 @@ from fpstore.design.costs import time_space_cost
 from fpstore.design.estimates import Requirements, estimate, planned_filters
 from fpstore.design.families import MAX_VARIANTS, Design, design
 from fpstore.design.filters import (
-    LEAST_FINGERPRINTS,
-    MOST_FINGERPRINTS,
-    MOST_PREFIX_BITS,
+    MAX_FINGERPRINTS,
+    MAX_PREFIX_BITS,
+    MIN_FINGERPRINTS,
     filter_shapes,
 )
 from fpstore.format.filter import filter_cutter, filter_name
@@ -212,8 +212,8 @@ MADE = [
 COUNTS = [
     0,
     1,
-    LEAST_FINGERPRINTS - 1,
-    LEAST_FINGERPRINTS,
+    MIN_FINGERPRINTS - 1,
+    MIN_FINGERPRINTS,
     1_000,
     2**16 - 1,
     2**16,
@@ -221,7 +221,7 @@ COUNTS = [
     2**26,
     2**27,
     2**31,
-    MOST_FINGERPRINTS,
+    MAX_FINGERPRINTS,
     2**40,
 ]
 
@@ -233,11 +233,11 @@ def test_shapes_are_within_the_limits_of_their_tables():
 
 def check_shapes(made: Design, count: int):
     shapes = filter_shapes(made, count)
-    assert LEAST_FINGERPRINTS <= count <= MOST_FINGERPRINTS or not shapes
+    assert MIN_FINGERPRINTS <= count <= MAX_FINGERPRINTS or not shapes
     for table, shape in shapes.items():
         spec, log2_count = made.tables[table], count.bit_length() - 1
         # with shorter ones, nearly all pass
-        assert log2_count <= shape.prefix_bits <= min(spec.prefix_bits, MOST_PREFIX_BITS)
+        assert log2_count <= shape.prefix_bits <= min(spec.prefix_bits, MAX_PREFIX_BITS)
         assert shape.bucket_bits <= min(shape.prefix_bits, log2_count)
         assert shape.prefix_bits - shape.bucket_bits <= 32
         assert variants(shape.prefix_bits, spec.flips) <= MAX_VARIANTS or not spec.flips

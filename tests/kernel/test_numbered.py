@@ -136,7 +136,7 @@ def test_numbers_of_more_bits(tmp_path, room, place):
 
 
 def test_rows_beyond_the_last_number_of_32_bits(tmp_path, monkeypatch):
-    monkeypatch.setattr(external_sort, "MOST_NUMBER", 500)
+    monkeypatch.setattr(external_sort, "MAX_NUMBER", 500)
     keys = drawn("random", 1000)
     sorter = Sorter(300 * pair_bytes(1), tmp_path, None, 1, 2)
     for start in range(0, 1000, 100):
@@ -225,7 +225,7 @@ def test_a_build_has_the_same_bytes_in_any_memory_and_threads(tmp_path, monkeypa
         monkeypatch.setattr("fpstore.building.external_sort.PAIR_BYTES", 32 * size)
         monkeypatch.setattr("fpstore.building.external_sort.SORT_BYTES", 16 * size)
         # of a table 65,536 rows
-        monkeypatch.setattr("fpstore.building.table_keys.LEAST_MEMORY", 8 * size << 16)
+        monkeypatch.setattr("fpstore.building.table_keys.MIN_MEMORY", 8 * size << 16)
         monkeypatch.setattr("fpstore.building.columns.COPY_ROWS", 5000)
         path = tmp_path / str(number)
         fpstore.build(

@@ -109,7 +109,7 @@ def test_the_longest_value_is_read_and_none_longer(tmp_path, longest):
         reader = SealedReader(path, shape)
         assert way(reader, [7]) == [value]
         reader.close()
-        if longest > sealed.LEAST_LONGEST:
+        if longest > sealed.MIN_LONGEST_VALUE:
             reader = SealedReader(path, {**shape, "largest": longest - 1})
             with pytest.raises(DAMAGED, match=f"a value of {longest} bytes"):
                 way(reader, [7])

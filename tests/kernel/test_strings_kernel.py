@@ -173,7 +173,7 @@ def test_rows_that_equal_the_first_of_their_group(strings, data):
 
 # --- Frames ---------------------------------------------------------------------------------------
 
-MOST = 2 * 256 * 900  # bytes of two of the largest
+MAX_BYTES = 2 * 256 * 900  # bytes of two of the largest
 CONTENTS = [b"x\xff", b"y" * 300 + b"\xff", b"z" * 70_000 + b"\xff", bytes(range(256)) * 900]
 
 
@@ -183,7 +183,7 @@ def test_a_whole_frame_is_taken_and_nothing_less_or_more(content):
     frame = zstandard.compress(CONTENTS[content])
     assert _kernel.checked_frame(sealed_value(5, frame), 5) == frame
     data, segments, sizes = _kernel.checked_frames(
-        [sealed_value(i, frame) for i in (5, 6)], words(5, 6), MOST
+        [sealed_value(i, frame) for i in (5, 6)], words(5, 6), MAX_BYTES
     )
     assert (data, np.frombuffer(segments, np.uint64).tolist()) == (
         frame * 2,
@@ -208,13 +208,13 @@ def test_a_whole_frame_is_taken_and_nothing_less_or_more(content):
         assert _kernel.checked_frame(sealed_value(5, bad), 5) is None
         assert (
             _kernel.checked_frames(
-                [sealed_value(5, frame), sealed_value(6, bad)], words(5, 6), MOST
+                [sealed_value(5, frame), sealed_value(6, bad)], words(5, 6), MAX_BYTES
             )
             is None
         )
     for short in (b"", b"\0" * 3):
         assert _kernel.checked_frame(short, 0) is None
-    assert _kernel.checked_frames([sealed_value(5, frame), None], words(5, 6), MOST) is None
+    assert _kernel.checked_frames([sealed_value(5, frame), None], words(5, 6), MAX_BYTES) is None
     assert with_checksum(7, frame) == sealed_value(7, frame)
 
 

@@ -237,7 +237,7 @@ def test_many_documents_of_one_key_are_joined(tmp_path, monkeypatch):
     from fpstore.jobs import bands
     from fpstore.lsh import groups
 
-    monkeypatch.setattr(bands, "MOST_COMPARED", 4)
+    monkeypatch.setattr(bands, "MAX_COMPARED_ROWS", 4)
     monkeypatch.setattr(groups, "PAIRS_AT_ONCE", 7)
     words = some_words(random.Random(6), 300)
     index, model = new_index(
@@ -253,7 +253,7 @@ def test_many_documents_of_one_key_are_joined(tmp_path, monkeypatch):
 def test_a_part_with_too_many_candidates_is_asked_in_halves(tmp_path, monkeypatch):
     from fpstore.lsh import answers as module
 
-    monkeypatch.setattr(module, "MOST_CANDIDATES", 50)
+    monkeypatch.setattr(module, "MAX_CANDIDATES", 50)
     words = some_words(random.Random(7), 300)
     index, model = new_index(tmp_path / "i.lsh", words, list(range(300)), bands=2, rows=1)
     assert answers(index.probe_many(words)) == expected(model, words)

@@ -95,7 +95,7 @@ def test_exact_verification(tmp_path):
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("growth", ["insert", "merge"])
 def test_numbers_become_wider(tmp_path, monkeypatch, growth):
-    monkeypatch.setattr(keys_module, "LEAST_NUMBER_BITS", 3)
+    monkeypatch.setattr(keys_module, "MIN_NUMBER_BITS", 3)
     form = lsh.plan(5, HASHER, 0.8, bands=(6, 3), radius=8)
     index = lsh.build(
         tmp_path / "i.lsh", WORDS[:5], [f"w{i}" for i in range(5)], hasher=HASHER, plan=form

@@ -224,7 +224,7 @@ def test_keys_of_other_documents_are_found_by_verify(tmp_path):
 
 @pytest.mark.full
 def test_threads_insert_and_merge_while_numbers_become_wider(tmp_path, monkeypatch):
-    monkeypatch.setattr(keys_module, "LEAST_NUMBER_BITS", 3)
+    monkeypatch.setattr(keys_module, "MIN_NUMBER_BITS", 3)
     built(tmp_path / "i", WORDS[:3], lsh.plan(3, HASHER, 0.8, bands=(6, 3), radius=8)).close()
     with opened(tmp_path / "i", "r+", sync="none") as index:
         ready = threading.Barrier(4)
@@ -257,7 +257,7 @@ def test_threads_insert_and_merge_while_numbers_become_wider(tmp_path, monkeypat
 
 
 def test_numbers_become_wider_only_after_a_merge_of_keys(tmp_path, monkeypatch):
-    monkeypatch.setattr(keys_module, "LEAST_NUMBER_BITS", 3)
+    monkeypatch.setattr(keys_module, "MIN_NUMBER_BITS", 3)
     # 8 numbers fit, and the merge need not widen them: the keys leave no more room.
     monkeypatch.setattr(
         keys_module.EntryLayout,

@@ -356,7 +356,7 @@ def test_what_is_refused(tmp_path, monkeypatch):
         InputError, match=r"i/plan: is in the output: name a place outside for the plan"
     ):
         plan_lsh(tmp_path / "i" / "plan", source, tmp_path / "i", **ASKED)
-    monkeypatch.setattr(work, "MOST_DOCUMENTS", 239)
+    monkeypatch.setattr(work, "MAX_DOCUMENTS", 239)
     with pytest.raises(
         InputError, match="the inputs have 240 rows, and an index has at most 239 documents"
     ):

@@ -192,7 +192,7 @@ def test_the_nearest_are_kept_while_shards_are_asked(tmp_path, monkeypatch):
     """Whether a query has more matches is known before all shards have been asked, and stays so."""
     values = rows_of(64, 120, 9)
     mine, one = both(tmp_path, values, None, [30, 60, 90])
-    monkeypatch.setattr("fpstore.query.sharded.MOST_MATCHES", 20)
+    monkeypatch.setattr("fpstore.query.sharded.MAX_MATCHES", 20)
     with mine, one:
         for limit in (1, 3):
             assert_equal(mine.probe_many(values, limit=limit), one.probe_many(values, limit=limit))

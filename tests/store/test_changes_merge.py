@@ -264,7 +264,7 @@ def test_a_dictionary_that_is_in_use_is_taken_over(named):
 
 
 def test_merges_in_the_background(path, monkeypatch):
-    monkeypatch.setattr("fpstore.change.writer.LEAST_CHANGES", 50)
+    monkeypatch.setattr("fpstore.change.writer.MIN_CHANGES", 50)
     with fpstore.open(path, "r+", merge_at=0.1) as store, fpstore.open(path) as other:
         before = len(store)
         for value in range(1000, 1400):
@@ -280,7 +280,7 @@ def test_merges_in_the_background(path, monkeypatch):
 
 
 def test_a_merge_of_a_delta_that_is_large_enough(path, monkeypatch):
-    monkeypatch.setattr("fpstore.change.writer.LEAST_CHANGES", 50)
+    monkeypatch.setattr("fpstore.change.writer.MIN_CHANGES", 50)
     with fpstore.open(path, "r+") as store:
         count = len(store)
         for at, inserted, generation in (
@@ -299,7 +299,7 @@ def test_a_merge_of_a_delta_that_is_large_enough(path, monkeypatch):
 
 
 def test_merge_of_a_large_delta_waits_for_a_background_merge(path, monkeypatch):
-    monkeypatch.setattr("fpstore.change.writer.LEAST_CHANGES", 50)
+    monkeypatch.setattr("fpstore.change.writer.MIN_CHANGES", 50)
     held = hold(monkeypatch, "before the write")
     with fpstore.open(path, "r+", merge_at=0.01) as store:
         store.insert(words(range(1000, 1100)))
@@ -312,7 +312,7 @@ def test_merge_of_a_large_delta_waits_for_a_background_merge(path, monkeypatch):
 
 @pytest.mark.parametrize("background", [True, False])
 def test_closing_gives_up_a_merge(path, monkeypatch, background):
-    monkeypatch.setattr("fpstore.change.writer.LEAST_CHANGES", 50)
+    monkeypatch.setattr("fpstore.change.writer.MIN_CHANGES", 50)
     reached = threading.Event()
     original = TrackedWork.tick
 

@@ -211,5 +211,5 @@ def test_each_way_to_build_writes_the_same(tmp_path, monkeypatch, width):
     # so that some thousand rows go through files
     for name, row_bytes in (("PAIR_BYTES", 1 << 16), ("SORT_BYTES", 1 << 15)):
         monkeypatch.setattr(f"fpstore.building.external_sort.{name}", row_bytes)
-    monkeypatch.setattr("fpstore.building.table_keys.LEAST_MEMORY", 1)
+    monkeypatch.setattr("fpstore.building.table_keys.MIN_MEMORY", 1)
     assert built("disk, threads", 2) == expected

@@ -33,7 +33,7 @@ def fill_the_disk(patch):
 
 def failed_in_the_background(path, patch):
     """Insert until a merge in the background has begun, and wait until it has failed."""
-    patch.setattr(writing, "LEAST_CHANGES", 1)
+    patch.setattr(writing, "MIN_CHANGES", 1)
     fill_the_disk(patch)
     with fpstore.open(path, "r+", merge_at=0.0001) as store:
         store.insert([5])
@@ -66,7 +66,7 @@ def test_failed_background_merge_is_seen_by_every_process(path, monkeypatch, cap
 
 def test_a_merge_that_failed_puts_off_the_next_and_no_other(path, monkeypatch):
     """The next waits until there are twice as many changes; when it has ended, all is as before."""
-    monkeypatch.setattr(writing, "LEAST_CHANGES", 50)
+    monkeypatch.setattr(writing, "MIN_CHANGES", 50)
     with fpstore.open(path, "r+", merge_at=0.0001) as store:
         for number, (inserted, fails, generation) in enumerate(
             [(50, True, 1), (49, False, 1), (1, False, 2), (50, False, 3)]
@@ -82,7 +82,7 @@ def test_a_merge_that_failed_puts_off_the_next_and_no_other(path, monkeypatch):
 
 
 def test_a_merge_without_a_thread_is_logged_at_each_doubling(path, monkeypatch, caplog):
-    monkeypatch.setattr(writing, "LEAST_CHANGES", 2)
+    monkeypatch.setattr(writing, "MIN_CHANGES", 2)
     told = []
     with fpstore.open(path, "r+", merge_at=0.0001) as store:
         with monkeypatch.context() as patch:
@@ -111,7 +111,7 @@ def test_a_failed_merge_whose_reason_found_no_room_is_seen(path):
 
 
 def test_delta_that_outgrows_the_tables_is_logged_once_per_store(path, monkeypatch, caplog):
-    monkeypatch.setattr(writing, "LEAST_CHANGES", 10)
+    monkeypatch.setattr(writing, "MIN_CHANGES", 10)
     changes = len(ROWS) + 2
     with caplog.at_level(logging.WARNING, "fpstore"):
         with fpstore.open(path, "r+") as store:

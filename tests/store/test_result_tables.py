@@ -103,7 +103,7 @@ def test_pairs_have_a_row_for_each_pair_of_ids(tmp_path, bits, ids, monkeypatch)
     store = made(tmp_path, bits, ids)
     (pairs,) = store.pairs(1)
     whole = pairs.to_arrow()
-    monkeypatch.setattr("fpstore.jobs.pairs.MOST_ROWS", 1)
+    monkeypatch.setattr("fpstore.jobs.pairs.MAX_ROWS", 1)
     table = pairs.to_arrow()
     stored = {one: store.fingerprints_of([one])[1].tolist() for one in table["id_b"].to_pylist()}
     assert table.equals(whole)

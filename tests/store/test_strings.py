@@ -26,7 +26,7 @@ from fpstore.building.strings import StringSample
 from fpstore.disk import sealed as lmdb_files
 from fpstore.format.dictionary import DICTIONARY_FILES
 from fpstore.format.strings import (
-    MOST_STRINGS,
+    MAX_STRINGS,
     RecordReader,
     StringLayout,
     Strings,
@@ -330,7 +330,7 @@ def damages(strings, dictionary):
         "a frame of another dictionary": other.compress(content),
         "a frame without a size": unsized.compress(content) + unsized.flush(),
         "a frame that is too large": zstd.compress(
-            b"x" * MOST_STRINGS * (MAX_ID_BYTES + 1) + b"\xff"
+            b"x" * MAX_STRINGS * (MAX_ID_BYTES + 1) + b"\xff"
         ),
         "a frame of 2^40 bytes": frame_of_size(2**40),
         "a frame of 2^60 bytes": frame_of_size(2**60),

@@ -74,7 +74,7 @@ def passes_of(rows, spec, folder, threads, budget_rows):
 def test_passes_have_all_keys_in_order_in_parts_that_fit(
     tmp_path, monkeypatch, kind, design, width
 ):
-    monkeypatch.setattr(table_keys, "LEAST_MEMORY", 0)
+    monkeypatch.setattr(table_keys, "MIN_MEMORY", 0)
     monkeypatch.setattr(table_keys, "THREAD_MEMORY", 1)
     monkeypatch.setattr(external_sort, "SAMPLE_STEP", 8)
     spec = make(design, 3, width).tables[-1]
@@ -100,7 +100,7 @@ def test_arrays_are_within_the_budget(tmp_path, monkeypatch, threads, budget_row
         taken["parts" if "cut" in taken else "runs"] += 8 * count * words
         return room(count, words)
 
-    monkeypatch.setattr(table_keys, "LEAST_MEMORY", 0)
+    monkeypatch.setattr(table_keys, "MIN_MEMORY", 0)
     monkeypatch.setattr(table_keys, "THREAD_MEMORY", 1)
     monkeypatch.setattr(table_keys, "sort_buffer", counted)
     monkeypatch.setattr(Runs, "parts", lambda runs, most: taken.update(cut=True) or cut(runs, most))
@@ -117,7 +117,7 @@ def test_arrays_are_within_the_budget(tmp_path, monkeypatch, threads, budget_row
 
 
 def test_a_pass_ends_when_it_is_stopped(tmp_path, monkeypatch):
-    monkeypatch.setattr(table_keys, "LEAST_MEMORY", 5000)
+    monkeypatch.setattr(table_keys, "MIN_MEMORY", 5000)
     spec = make("flip-2").tables[-1]
     rows = np.sort(RNG.integers(0, 2**64, 2000, np.uint64))
     stop = _kernel.Stop()

@@ -25,7 +25,7 @@ from fpstore.jobs.joining import connected
 from fpstore.jobs.pairs import join_design
 
 COPIES = 5  # of so many rows one is a copy, of the usual similarity
-MOST_EXACT = 20  # log2 of the rows of the largest join
+MAX_EXACT_LOG2 = 20  # log2 of the rows of the largest join
 TEXT_WORDS, TEXTS = 500, 2000  # about 3 kB each
 # of the sorts, unless --memory says another; and what the process may have
 MEMORY, LIMIT = 1 << 30, 8 << 30
@@ -113,7 +113,9 @@ def one_size(task: Result) -> Result:
         ),
         "temporary_bytes_per_row": 8 * keys.bands + WIDTH.bytes + 4,
     }
-    return out | (_joined(np.array(fingerprints), processor) if count <= 1 << MOST_EXACT else {})
+    return out | (
+        _joined(np.array(fingerprints), processor) if count <= 1 << MAX_EXACT_LOG2 else {}
+    )
 
 
 def _joined(rows: Words, banded: float) -> Result:

@@ -16,7 +16,7 @@ import numpy as np
 import fpstore
 from bench.data import Words
 from bench.harness import Bench, Result, available_memory, ratio, run_child
-from fpstore.base.resources import LEAST_MEMORY, parse_memory
+from fpstore.base.resources import MIN_MEMORY, parse_memory
 
 SPILLING_LOG2 = 22  # more rows than the least memory budget holds
 PLENTY_BYTES = 48  # a row, with which a build stays in memory
@@ -88,11 +88,11 @@ def _write(path: Path, size: int) -> None:
 def memory(bench: Bench) -> Result:
     """Peak memory of a build with a small budget (`--memory`), whose bytes must stay the same."""
     log2 = SPILLING_LOG2 if bench.smoke else bench.log2(28)
-    budget = parse_memory(bench.options.memory or (LEAST_MEMORY if bench.smoke else "1GiB"))
+    budget = parse_memory(bench.options.memory or (MIN_MEMORY if bench.smoke else "1GiB"))
     design = bench.designs("flip-2")[0]
     if reason := bench.no_room(design, log2 + 1):
         return {"skipped": reason}
-    plenty = max(min(PLENTY_BYTES << log2, int(0.7 * available_memory())), LEAST_MEMORY)
+    plenty = max(min(PLENTY_BYTES << log2, int(0.7 * available_memory())), MIN_MEMORY)
     out: Result = {"n": 1 << log2, "design": design, "threads": 2}
     paths = {}
     for name, size in (("small", budget), ("plenty", plenty)):

@@ -28,14 +28,14 @@ from bench.harness import Bench, Result, ratio
 
 QUERY_LOG2 = 20
 SUFFIXES = (".py", ".pyi", ".txt", ".md", ".rst", ".html", ".h", ".c", ".hpp", ".json")
-MOST_BYTES, SMOKE_BYTES = 300 << 20, 1 << 20
-MOST_TEXT = 1 << 20
+MAX_BYTES, SMOKE_BYTES = 300 << 20, 1 << 20
+MAX_TEXT_BYTES = 1 << 20
 COMPARED = 1000  # texts that the rival takes: more take it minutes
 DOCUMENTATION = (".txt", ".md", ".rst")
 CHANGED = (0.01, 0.02, 0.03, 0.04, 0.05, 0.1)  # shares of the words of a copy
 FEW = 0.05
 COPIES = 150  # of each share
-LEAST_WORDS = 50  # of a text that is copied
+MIN_WORDS = 50  # of a text that is copied
 MINHASH = (32, 38, 44, 50, 56)
 SIMHASH = ((1, 64, 3), (1, 64, 6), (1, 256, 24), (3, 64, 10), (3, 256, 44), (3, 256, 54))
 # share of the pieces of three words that two texts have in common, from which on they are
@@ -78,7 +78,7 @@ def dedup(bench: Bench) -> Result:
 
     Documentation and sources of this machine; beside their parts.
     """
-    texts = texts_here(SMOKE_BYTES if bench.smoke else MOST_BYTES)
+    texts = texts_here(SMOKE_BYTES if bench.smoke else MAX_BYTES)
     source, clean = bench.folder / "corpus.parquet", bench.folder / "clean.parquet"
     pq.write_table(pa.table({"id": np.arange(len(texts)), "text": texts}), source)
     size = sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
@@ -141,7 +141,7 @@ def copies(bench: Bench) -> Result:
     """
     roots = (bench.options.texts,) if bench.options.texts else None
     texts = list(
-        dict.fromkeys(texts_here(SMOKE_BYTES if bench.smoke else MOST_BYTES, DOCUMENTATION, roots))
+        dict.fromkeys(texts_here(SMOKE_BYTES if bench.smoke else MAX_BYTES, DOCUMENTATION, roots))
     )
     rng = np.random.default_rng([bench.seed, 1 << 46])
     planted = _planted(rng, texts, 5 if bench.smoke else COPIES)
@@ -201,7 +201,7 @@ def _planted(
 
     (place of the original, share of words that are changed, copy).
     """
-    long = [place for place, text in enumerate(texts) if len(text.split()) >= LEAST_WORDS]
+    long = [place for place, text in enumerate(texts) if len(text.split()) >= MIN_WORDS]
     chosen = rng.permutation(long)[: count * len(CHANGED)].tolist()
     words = " ".join(texts[place] for place in rng.permutation(long)[:COMPARED].tolist()).split()
     out = []
@@ -292,7 +292,7 @@ def texts_here(
                 path.suffix in suffixes
                 and path.is_file()
                 and size < most
-                and path.stat().st_size <= MOST_TEXT
+                and path.stat().st_size <= MAX_TEXT_BYTES
             ):
                 out.append(path.read_text("utf-8", "replace"))
                 size += len(out[-1])

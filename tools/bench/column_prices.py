@@ -30,7 +30,7 @@ from fpstore.store import store_snapshot
 
 SAMPLE = 1 << 16
 SINGLE = 1 << 8  # queries that are asked one at a time
-MOST_ENTRIES = 1 << 26  # whose tags one timed run compares
+MAX_ENTRIES = 1 << 26  # whose tags one timed run compares
 
 
 class Case(NamedTuple):
@@ -120,7 +120,7 @@ def _measured(bench: Bench, case: Case) -> list[tuple[Result, ColumnWork]]:
             queries = width.from_bytes(rows.reshape(-1))
             pilot = queries[:64]
             entries = _counts(prober, pilot, radius)[1] / len(pilot)
-            queries = queries[: max(int(MOST_ENTRIES / max(entries, 1)), len(pilot))]
+            queries = queries[: max(int(MAX_ENTRIES / max(entries, 1)), len(pilot))]
             lookups, candidates, left = (
                 count / len(queries) for count in _counts(prober, queries, radius)
             )

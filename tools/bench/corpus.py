@@ -17,7 +17,7 @@ SIZES = (20, 22, 24, 26)
 CHECKED = 1 << 10  # fingerprints whose neighbours are compared with what probes find
 PROBED = 1 << 16
 FAMILY_SHARE = 5  # one in five documents is in a family
-LEAST_FAMILY, MOST_FAMILY = 2, 100_000
+MIN_FAMILY, MAX_FAMILY = 2, 100_000
 
 
 def planted(seed: int, log2: int) -> Words:
@@ -40,7 +40,7 @@ def families(seed: int, log2: int) -> Words:
         size = int(
             np.exp(
                 rng.uniform(
-                    np.log(LEAST_FAMILY), np.log(min(MOST_FAMILY, max(count // 8, LEAST_FAMILY)))
+                    np.log(MIN_FAMILY), np.log(min(MAX_FAMILY, max(count // 8, MIN_FAMILY)))
                 )
             )
         )

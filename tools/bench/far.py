@@ -19,7 +19,7 @@ CHUNK = 1 << 18
 CHECKED = 16  # queries whose answers are compared with those of a scan
 SCANNED = 4
 INSERTED = 1 << 18
-MOST_QUERIES = 1 << 16  # of a batch: look-ups at large radii take long
+MAX_QUERIES = 1 << 16  # of a batch: look-ups at large radii take long
 SLOW_QUERIES = 16  # of a rival that takes milliseconds
 
 
@@ -185,7 +185,7 @@ def far(bench: Bench) -> Result:
 def _measure(bench: Bench, case: Case, rows: Bytes, design: str) -> Result:
     rng = np.random.default_rng([bench.seed, case.radius])
     queries = near(
-        rng, rows, 64 if bench.smoke else min(bench.options.queries, MOST_QUERIES), case.radius
+        rng, rows, 64 if bench.smoke else min(bench.options.queries, MAX_QUERIES), case.radius
     )
     path = bench.folder / "far.fps"
     start = time.perf_counter()

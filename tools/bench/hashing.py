@@ -13,9 +13,9 @@ from bench.cleaning import texts_here
 from bench.harness import Bench, Result, ratio
 from bench.rivals import MissingError
 
-MOST_BYTES, SMOKE_BYTES = 64 << 20, 1 << 18
+MAX_BYTES, SMOKE_BYTES = 64 << 20, 1 << 18
 # of a text that the rival takes: with a feature more than 255 times it fails under NumPy 2
-MOST_CHARS = 20_000
+MAX_CHARS = 20_000
 RIVAL_TEXTS = 200
 CHINESE_REPEATS = 8
 SMOKE_CHINESE = [
@@ -47,7 +47,7 @@ def hash_(bench: Bench) -> Result:
 
     Chinese ones from Debian.
     """
-    english = texts_here(SMOKE_BYTES if bench.smoke else MOST_BYTES)
+    english = texts_here(SMOKE_BYTES if bench.smoke else MAX_BYTES)
     chinese = SMOKE_CHINESE if bench.smoke else _chinese(bench) * CHINESE_REPEATS
     out: Result = {}
     accents = [text.translate(ACCENTS) for text in english]
@@ -66,7 +66,7 @@ def hash_(bench: Bench) -> Result:
             }
     try:
         out["package simhash"] = _package(
-            bench, [text[:MOST_CHARS] for text in english[:: max(len(english) // RIVAL_TEXTS, 1)]]
+            bench, [text[:MAX_CHARS] for text in english[:: max(len(english) // RIVAL_TEXTS, 1)]]
         )
     except MissingError as error:
         out["package simhash"] = str(error)

@@ -18,8 +18,8 @@ from bench.cleaners import words
 from bench.cleaning import SMOKE_BYTES, texts_here
 from bench.harness import Bench, Result, ratio
 
-MOST_BYTES, RIVAL_TEXTS = 128 << 20, 1000
-NGRAM, MOST_NGRAMS = 13, 1 << 20
+MAX_BYTES, RIVAL_TEXTS = 128 << 20, 1000
+NGRAM, MAX_NGRAMS = 13, 1 << 20
 FUNCTIONS = 128
 
 
@@ -29,7 +29,7 @@ def jobs(bench: Bench) -> Result:
     Make MinHashes as others do.
     """
     roots = (bench.options.texts,) if bench.options.texts else None
-    texts = texts_here(SMOKE_BYTES if bench.smoke else MOST_BYTES, roots=roots)
+    texts = texts_here(SMOKE_BYTES if bench.smoke else MAX_BYTES, roots=roots)
     size = _bytes(texts)
     lines, parquet, questions = (
         bench.folder / name for name in ("corpus.jsonl", "corpus.parquet", "questions.jsonl")
@@ -74,7 +74,7 @@ def _questions(texts: list[str]) -> tuple[list[str], int]:
     """Return texts from the end with the n-grams of a large benchmark, and their number."""
     questions, ngrams = [], 0
     for text in reversed(texts):
-        if ngrams >= MOST_NGRAMS:
+        if ngrams >= MAX_NGRAMS:
             break
         questions.append(text)
         ngrams += len(set(fpstore.SimHash(size=NGRAM).features(text)))

@@ -17,7 +17,7 @@ from bench.harness import Bench, Result, microseconds
 
 DIMENSION, COUNT, MEMBERS = 96, 200_000, 20
 RADIUS, RECALL = 4.4, 0.95
-LEAST_NOISE, MOST_NOISE = 0.1, 0.6  # of a component, in a cluster: its members are 1.4 to 8.3 apart
+MIN_NOISE, MAX_NOISE = 0.1, 0.6  # of a component, in a cluster: its members are 1.4 to 8.3 apart
 QUERIES = 2000
 ROUNDING = 0.1  # of a squared distance by a product of float32, at most
 NEAREST = 2 * MEMBERS  # that indexes without a search by distance are asked for
@@ -69,7 +69,7 @@ def _case(seed: int, count: int) -> Case:
     rng = np.random.default_rng([seed, 1 << 51])
     clusters = count // MEMBERS
     centres = rng.normal(size=(clusters, DIMENSION))
-    noise = rng.uniform(LEAST_NOISE, MOST_NOISE, clusters)
+    noise = rng.uniform(MIN_NOISE, MAX_NOISE, clusters)
 
     def members(of: npt.NDArray[np.int64]) -> Vectors:
         return (centres[of] + noise[of, None] * rng.normal(size=(len(of), DIMENSION))).astype(

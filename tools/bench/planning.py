@@ -37,9 +37,9 @@ SIZES = (20, 22, 24)
 SCANNED_SIZES = (20, 22)
 ENTRIES_LOG2 = (-2, 0, 2, 4, 5, 6, 7, 8, 10, 12, 14)  # that a look-up meets
 VARIANTS = (1, 4, 16, 64)  # look-ups of a query, with up to two flips
-MOST_ENTRIES = 1 << 23  # of one timed run
+MAX_ENTRIES = 1 << 23  # of one timed run
 FASTEST = 3  # designs that are ranked because they are predicted to be among the fastest
-MOST_BYTES = 400.0  # no design that takes more is ranked
+MAX_BYTES = 400.0  # no design that takes more is ranked
 SINGLE = 1 << 8  # queries that are asked one at a time
 PROBE_MICROSECONDS = 1.2  # what every single probe takes, with its ids
 SLOWEST = 8.0  # and those slower than the choice by so much are not
@@ -98,7 +98,7 @@ def _measured(bench: Bench, size: int, codec: str) -> list[tuple[Result, ProbeWo
     runs = []
     for log2, count in ((f, v) for f in ENTRIES_LOG2 for v in VARIANTS if size - f > 4):
         # A run that would take long has fewer queries, one look-up of each.
-        queries = keys[: min(len(keys), max(int(MOST_ENTRIES / 2.0**log2 / count), 1))]
+        queries = keys[: min(len(keys), max(int(MAX_ENTRIES / 2.0**log2 / count), 1))]
         if len(queries) < len(keys) and count > 1:
             continue
         prober = _kernel.Prober()
@@ -223,7 +223,7 @@ def _contenders(plans: list[Plan]) -> list[Plan]:
         p
         for p in plans
         if p.mean_microseconds < best.mean_microseconds * SLOWEST
-        and p.bytes_per_fingerprint < MOST_BYTES
+        and p.bytes_per_fingerprint < MAX_BYTES
     ]
     smaller = sorted(
         (p for p in within if p.bytes_per_fingerprint < best.bytes_per_fingerprint),

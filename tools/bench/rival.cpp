@@ -14,7 +14,7 @@ namespace {
 
 constexpr unsigned kGroup = 32;
 constexpr unsigned kPartBits = 13;
-constexpr size_t kLeastSorted = 1 << 12, kMostSorted = 1 << 22;  // look-ups of one table
+constexpr size_t kMinSorted = 1 << 12, kMaxSorted = 1 << 22;  // look-ups of one table
 constexpr unsigned kRun = 16;  // entries of a long run whose distances are taken together
 
 // A permutation as rotations of masked words.
@@ -186,8 +186,8 @@ struct Search {
           all.push_back(Item{&table, base, queries[q], static_cast<uint32_t>(q)});
           wanted.push_back((base ^ table.from->variants[v]) & table.mask);
         }
-        if (all.size() < kMostSorted && q + 1 < query_count) continue;
-        if (all.size() >= kLeastSorted)
+        if (all.size() < kMaxSorted && q + 1 < query_count) continue;
+        if (all.size() >= kMinSorted)
           run_partitioned(all, wanted);
         else
           run_all(all.data(), wanted.data(), all.size());

@@ -15,10 +15,10 @@ from bench.cleaners import SIZE
 from bench.cleaning import DOCUMENTATION, texts_here
 
 VOCABULARY_BYTES = 16 << 20  # of texts of this machine, in which words are counted
-MOST_LETTERS = 20
-MEAN_WORDS, SPREAD, LEAST_WORDS = 300, 0.4, 30  # of a text: a log-normal distribution
+MAX_LETTERS = 20
+MEAN_WORDS, SPREAD, MIN_WORDS = 300, 0.4, 30  # of a text: a log-normal distribution
 COPIES = 0.3  # share of the texts that are copies
-LEAST_SIMILARITY = 0.3  # to an original; similarities are uniform from here to 1
+MIN_SIMILARITY = 0.3  # to an original; similarities are uniform from here to 1
 Places = npt.NDArray[np.int64]
 Reals = npt.NDArray[np.float64]
 
@@ -60,12 +60,12 @@ def corpus(seed: int, count: int) -> Corpus:
     rng = np.random.default_rng([seed, 1 << 47])
     names, shares = _vocabulary()
     first_copy = count - int(count * COPIES)
-    lengths = rng.lognormal(np.log(MEAN_WORDS), SPREAD, first_copy).astype(np.int64) + LEAST_WORDS
+    lengths = rng.lognormal(np.log(MEAN_WORDS), SPREAD, first_copy).astype(np.int64) + MIN_WORDS
     drawn = rng.choice(len(names), int(lengths.sum()), p=shares).astype(np.int32)
     words = np.split(drawn, np.cumsum(lengths)[:-1])
     origins = [*range(first_copy), *rng.integers(0, first_copy, count - first_copy).tolist()]
     for origin in origins[first_copy:]:
-        similarity = rng.uniform(LEAST_SIMILARITY, 1)
+        similarity = rng.uniform(MIN_SIMILARITY, 1)
         # share of words: a run is kept with all of its words
         kept = (2 * similarity / (1 + similarity)) ** (1 / SIZE)
         copy = words[origin].copy()
@@ -103,9 +103,7 @@ def _vocabulary() -> tuple[list[str], Reals]:
     for text in texts_here(VOCABULARY_BYTES, DOCUMENTATION):
         for word in re.findall(r"[a-z]+", text.lower()):
             counts[word] = counts.get(word, 0) + 1
-    names = sorted(
-        word for word, times in counts.items() if times > 1 and len(word) <= MOST_LETTERS
-    )
+    names = sorted(word for word, times in counts.items() if times > 1 and len(word) <= MAX_LETTERS)
     shares = np.array([counts[name] for name in names], np.float64)
     return names, shares / shares.sum()
 

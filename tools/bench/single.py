@@ -14,7 +14,7 @@ from bench.naming import urls
 
 SINGLE_QUERIES = 1 << 14
 THREADS, ROUNDS = 8, 8
-MOST_NAMED_LOG2 = 22  # string ids are made one by one
+MAX_NAMED_LOG2 = 22  # string ids are made one by one
 
 
 def single_times(bench: Bench, store: fpstore.Store, queries: Words) -> tuple[float, float]:
@@ -61,7 +61,7 @@ def single(bench: Bench) -> Result:
                 _check(filtered, queries[:64])
                 out[kind][label]["filter"] = _timed(bench, filtered, queries)
                 bench.forget()
-    out["string_ids"] = _string_ids(bench, min(log2, MOST_NAMED_LOG2))
+    out["string_ids"] = _string_ids(bench, min(log2, MAX_NAMED_LOG2))
     return out
 
 

@@ -20,11 +20,11 @@ import pyarrow.parquet as pq
 
 import fpstore
 from bench import data
-from bench.cleaning import MOST_BYTES, SMOKE_BYTES, texts_here
+from bench.cleaning import MAX_BYTES, SMOKE_BYTES, texts_here
 from bench.harness import Bench, Result, folder_bytes, ratio, run_child
 from fpstore.plans import BuildSpec, DedupSpec, Plan, ProbeSpec
-from fpstore.plans.inputs import MOST_PARTS
-from fpstore.plans.shuffle import MOST_SLICES
+from fpstore.plans.inputs import MAX_PARTS
+from fpstore.plans.shuffle import MAX_SLICES
 
 FILES = 8
 TASK_ROWS = (5_000_000, 50_000_000)
@@ -36,14 +36,14 @@ SLOW_SHARE, SLOWER = 0.02, 4.0  # of the machines, and how many times longer the
 LOST = 0.01  # of the runs of tasks end early, half way on average, and are repeated
 SPREAD = 0.15  # standard deviation of the logarithm of the time of a task
 SCALES = (8_000_000_000, 100_000_000_000)
-LINKED = 30 * MOST_SLICES  # slices of 29 bands, and of equal fingerprints
+LINKED = 30 * MAX_SLICES  # slices of 29 bands, and of equal fingerprints
 TASKS_OF = {
-    "hash": MOST_PARTS,
+    "hash": MAX_PARTS,
     "links": LINKED,
-    "components": MOST_SLICES,
-    "members": MOST_PARTS,
-    "decide": MOST_SLICES,
-    "copy": MOST_PARTS,
+    "components": MAX_SLICES,
+    "members": MAX_PARTS,
+    "decide": MAX_SLICES,
+    "copy": MAX_PARTS,
 }
 
 
@@ -69,7 +69,7 @@ def corpus_in(folder: Path, smoke: bool) -> tuple[int, int]:
 
     Return how many there are, and their bytes.
     """
-    texts = texts_here(SMOKE_BYTES if smoke else MOST_BYTES)
+    texts = texts_here(SMOKE_BYTES if smoke else MAX_BYTES)
     folder.mkdir()
     for number, rows in enumerate(np.array_split(np.arange(len(texts)), FILES)):
         table = pa.table({"text": [texts[row] for row in rows.tolist()]})

@@ -17,8 +17,8 @@ from bench.rivals import MissingError
 
 LookUp = Callable[[str], list[int]]
 TIMED_THRESHOLD = 0.8
-LEAST_RECALL = 0.9  # of rensa's bands, which its user chooses
-MOST_FOUND = 10  # of Lance, which returns the nearest
+MIN_RECALL = 0.9  # of rensa's bands, which its user chooses
+MAX_RESULTS = 10  # of Lance, which returns the nearest
 
 
 class TextIndex(ABC):
@@ -162,7 +162,7 @@ class Rensa(InMemory):
         bands = next(
             bands
             for bands in divisors
-            if 1 - (1 - threshold ** (FUNCTIONS // bands)) ** bands >= LEAST_RECALL
+            if 1 - (1 - threshold ** (FUNCTIONS // bands)) ** bands >= MIN_RECALL
         )
         index = self._package.RMinHashLSH(threshold, FUNCTIONS, bands)
         for row, minhash in enumerate(made):
@@ -210,7 +210,7 @@ class Lance(TextIndex):
         def look_up(text: str) -> list[int]:
             query = self._query(text, "text")
             table = self._data.to_table(
-                nearest=query, columns=["id", "_distance"], limit=MOST_FOUND
+                nearest=query, columns=["id", "_distance"], limit=MAX_RESULTS
             )
             nearest = zip(table["id"].to_pylist(), table["_distance"].to_pylist(), strict=True)
             return [row for row, distance in nearest if distance <= 1 - threshold]

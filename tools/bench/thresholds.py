@@ -17,7 +17,7 @@ from bench.harness import Bench, Result, ratio
 
 WORDS, SIZE = 200, 3  # of a text, all different, and of a piece of it
 PAIRS, SMOKE_PAIRS = 5000, 100
-LEAST = 0.1  # similarity of a planted copy: from here to 1, evenly
+MIN_SIMILARITY = 0.1  # similarity of a planted copy: from here to 1, evenly
 WITHIN = 0.1  # below the threshold, a removed row is not counted as wrong
 THRESHOLDS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 # texts, and their random words behind a line of WORDS_OF_LINE
@@ -31,7 +31,7 @@ def thresholds(bench: Bench) -> Result:
     """Deduplicate texts with planted copies, at many thresholds, by both searches, verified."""
     texts, similarities = _texts(bench.seed, SMOKE_PAIRS if bench.smoke else PAIRS)
     table = pa.table({"text": texts})
-    out: Result = {"texts": len(texts), "similarities": [LEAST, 1]}
+    out: Result = {"texts": len(texts), "similarities": [MIN_SIMILARITY, 1]}
     for threshold in THRESHOLDS:
         row: Result = {}
         for search in ("exact", "bands"):
@@ -76,7 +76,7 @@ def _with_common_lines(bench: Bench) -> Result:
 def _texts(seed: int, pairs: int) -> tuple[list[str], Floats]:
     """Return unrelated texts, each followed by its copy, and the similarity of each pair."""
     rng, pieces = np.random.default_rng(seed), WORDS - SIZE + 1
-    similarities = rng.uniform(LEAST, 1, pairs)
+    similarities = rng.uniform(MIN_SIMILARITY, 1, pairs)
     common = np.round(2 * pieces * similarities / (1 + similarities)).astype(int)
     texts, number = list[str](), 0
     for kept in (common + SIZE - 1).tolist():

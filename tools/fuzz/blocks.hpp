@@ -14,8 +14,8 @@ namespace {
 
 constexpr unsigned kCodes = 64;
 constexpr unsigned kPermutations = 16;
-constexpr uint64_t kLeastRoom = 2 * 65536;  // for two blocks, whatever counts they claim
-constexpr uint64_t kRoom = 2 * kLeastRoom;
+constexpr uint64_t kMinRoom = 2 * 65536;  // for two blocks, whatever counts they claim
+constexpr uint64_t kRoom = 2 * kMinRoom;
 
 // All of it for fingerprints of one width.
 template <class W>

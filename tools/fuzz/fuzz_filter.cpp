@@ -9,7 +9,7 @@ namespace {
 
 using Targets = std::pmr::vector<uint64_t>;  // leading words, ascending
 
-constexpr uint64_t kMostBytes = 1 << 18;  // of a file whose header was forged
+constexpr uint64_t kMaxBytes = 1 << 18;  // of a file whose header was forged
 
 Targets draw_keys(fuzz::Input* input, size_t n) {
   const unsigned shape = input->byte();
@@ -101,13 +101,13 @@ void forge_header(fuzz::Input* input, const FilterFile& made, fuzz::Random* rand
   const unsigned repair = input->byte();
   FilterHeader h = made.header;
   if (repair & 1) {
-    h.word_count = input->word(2) % (kMostBytes / 8);
+    h.word_count = input->word(2) % (kMaxBytes / 8);
     draw_filter_shape(input->byte(), h.width, &h);
     h.fingerprint_count = repair & 2 ? input->word() : input->word(2);
   }
   file.header = h;
   file.allocate();
-  if (file.bytes > kMostBytes) return;
+  if (file.bytes > kMaxBytes) return;
   uint8_t* const p = file.data.get();
   input->fill(p + kHeaderBytes, file.bytes - kHeaderBytes);
   fuzz::Random words(input->word(4));

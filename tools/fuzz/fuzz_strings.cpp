@@ -34,7 +34,7 @@ void open_bytes(fuzz::Input input) {
   input.fill(frame.data() + before, frame.size() - before);
   uint64_t content;
   if (opens(sealed(frame, seed), seed, &content))
-    REQUIRE(content && content <= kMostStringRecordBytes);
+    REQUIRE(content && content <= kMaxStringRecordBytes);
 }
 
 void append(std::vector<uint8_t>* out, uint64_t value, unsigned bytes) {
@@ -50,7 +50,7 @@ void open_frame(fuzz::Input input) {
   const unsigned size_bytes = flag ? 1u << flag : single;
   const uint64_t content = 1 + input.word(3) % (size_bytes == 1   ? 255
                                                 : size_bytes == 2 ? 65535
-                                                                  : kMostStringRecordBytes);
+                                                                  : kMaxStringRecordBytes);
   std::vector<uint8_t> frame{0x28, 0xB5, 0x2F, 0xFD};
   append(&frame, flag << 6 | single << 5 | checksum << 2 | dictionary, 1);
   if (!single) append(&frame, input.byte(), 1);

@@ -168,7 +168,7 @@ void check_lines(const std::string& text, const std::vector<uint64_t>& lines,
   }
 }
 
-using Sums = std::array<int64_t, 64 * kMostRowWords>;
+using Sums = std::array<int64_t, 64 * kMaxRowWords>;
 using Weighed = std::map<uint64_t, uint64_t>;  // features of a row, with their weights
 
 // Adds the features of a text.
@@ -207,7 +207,7 @@ void slow_features(const std::string& form, const TextOptions& options,
 std::vector<uint64_t> slow_simhash(const Weighed& features, unsigned row_words) {
   Sums sums{};
   for (const auto& [hash, weight] : features) {
-    uint64_t words[kMostRowWords];
+    uint64_t words[kMaxRowWords];
     feature_row(hash, row_words, words);
     for (unsigned b = 0; b < 64 * row_words; ++b)
       sums[b] += words[b / 64] >> b % 64 & 1 ? static_cast<int64_t>(weight)
@@ -281,7 +281,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
              stopped = input.byte() % 4 == 0;
   const unsigned rows = 1 + input.byte() % 3;
   std::vector<uint32_t> fields(1 + input.byte() % 3);
-  for (uint32_t& weight : fields) weight = fields.size() > 1 ? 1 + input.word(2) % kMostWeight : 1;
+  for (uint32_t& weight : fields) weight = fields.size() > 1 ? 1 + input.word(2) % kMaxWeight : 1;
   options.field_count = static_cast<unsigned>(fields.size());
   options.field_weights = fields.data();
   fuzz::Input drawn = input;

@@ -150,7 +150,7 @@ struct Tables : Blocks<W> {
       }
       case 1: {
         // At the end of the room, which is full now and then.
-        const uint64_t room = kLeastRoom >> (what >> 3) % 12;
+        const uint64_t room = kMinRoom >> (what >> 3) % 12;
         std::vector<uint32_t> counts(view.block_count);
         Decoded to{reinterpret_cast<uint64_t*>(Base::world().out.get() + kRoom - room), room,
                    counts.data()};

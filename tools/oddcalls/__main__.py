@@ -37,7 +37,7 @@ import fpstore
 BATCH = 100  # calls of one process, in one world
 SECONDS = 30  # of a call
 MEMORY = 6 << 30  # of a process, in addresses
-MOST_KINDS = 100  # that are printed
+MAX_KINDS = 100  # that are printed
 ODD = (
     *("None", "True", "False", "np.True_"),
     *("0", "1", "-1", "2", "99", "2**31", "2**63", "2**64", "10**30", "-10**30"),
@@ -193,7 +193,7 @@ def campaign(count: int, seed: int, seconds: float, only: str) -> int:
         for call, finding in batch_findings(calls):
             number += 1
             kind = finding.split(": ")[0]
-            if kind not in kinds and len(kinds) < MOST_KINDS:
+            if kind not in kinds and len(kinds) < MAX_KINDS:
                 print(f"{finding}\n    {call}", flush=True)
             kinds.add(kind)
         made += len(calls)

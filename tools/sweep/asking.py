@@ -24,10 +24,10 @@ from sweep.model import MatchColumns, Model, brute
 
 warnings.simplefilter("ignore", fpstore.ScanWarning)  # probes beyond a store's radius are meant
 
-MOST_MATCHES = 1 << 20  # of one question: its batch is cut
-MOST_IDS = 5_000  # of one question about ids
+MAX_MATCHES = 1 << 20  # of one question: its batch is cut
+MAX_IDS = 5_000  # of one question about ids
 SCAN_MATCHES = 1 << 15
-MOST_SCANNED = 1 << 19  # pairs of query and row
+MAX_SCANNED_PAIRS = 1 << 19  # pairs of query and row
 SHARING = 500  # queries of a batch that ask for what has the same leading bits
 SINGLE = 6  # queries of a batch that are asked one at a time
 LISTED = 200  # fingerprints and ids that are looked up
@@ -77,7 +77,7 @@ class Asker:
     def batch(self, store: Store, question: Question, where: str) -> None:
         """Ask about a batch in each way there is for many queries, and some of it one at a time."""
         radius, threads = question.radius, question.threads
-        queries, expected = self.truth(question.queries, radius, MOST_MATCHES)
+        queries, expected = self.truth(question.queries, radius, MAX_MATCHES)
         call = f"{where}: probe_many({len(queries)} queries, radius={radius})"
         self.note(call)
         rows = self.shape.to_array(queries)
@@ -108,7 +108,7 @@ class Asker:
         """Scan, at any radius; and probe beyond the radius of the store, which is a scan too."""
         radius = question.scan_radius
         queries, expected = self.truth(
-            question.queries[: MOST_SCANNED // (len(self.now) + 1)], radius, SCAN_MATCHES
+            question.queries[: MAX_SCANNED_PAIRS // (len(self.now) + 1)], radius, SCAN_MATCHES
         )
         call = f"{where}: scan({len(queries)} queries, radius={radius})"
         self.note(call)
@@ -128,7 +128,7 @@ class Asker:
         if snapshot.generation.design.tables[0].kind != BLOCKS:
             return
         bits = min(question.scan_radius % 65, self.shape.bits)
-        questions = question.queries[: min(MOST_SCANNED // (len(self.now) + 1), SHARING)]
+        questions = question.queries[: min(MAX_SCANNED_PAIRS // (len(self.now) + 1), SHARING)]
         call = f"{where}: sharing({len(questions)} queries, {bits} bits)"
         self.note(call)
         now, queries = (
@@ -221,15 +221,15 @@ class Asker:
         """Compare the ids of matches, as columns and as lists, when they are not too many."""
         sizes = {fingerprint: len(names) for fingerprint, names in self.model.ids.items()}
         if (
-            sum(map(sizes.__getitem__, self.shape.numbers(matches.fingerprints[:MOST_IDS])))
-            > MOST_IDS
-            or len(matches.fingerprints) > MOST_IDS
+            sum(map(sizes.__getitem__, self.shape.numbers(matches.fingerprints[:MAX_IDS])))
+            > MAX_IDS
+            or len(matches.fingerprints) > MAX_IDS
         ):
             return
         call += " ids"
         self.note(call)
         self.listed(call, matches.fingerprints, *matches.read_ids())
-        if len(matches) > MOST_IDS:
+        if len(matches) > MAX_IDS:
             return
         rows = [[(m.fingerprint, m.distance, _sorted(m.ids)) for m in row] for row in matches]
         names = self.model.ids_of(matches.fingerprints)

@@ -93,7 +93,7 @@ QUESTIONS = {
     "joined": 1,
 }  # about batches, of each state
 STATES = tuple(QUESTIONS)
-MOST_PAIRS = 1 << 19  # of different queries and rows that brute force compares for one question
+MAX_PAIRS = 1 << 19  # of different queries and rows that brute force compares for one question
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,7 @@ class Case:
                 rows,
                 radius,
                 batch,
-                MOST_PAIRS // (len(rows) * self.shape.words + 1),
+                MAX_PAIRS // (len(rows) * self.shape.words + 1),
             ),
             radius,
             threads,

@@ -23,7 +23,7 @@ from sweep.data import Rng, Shape, Words, make_ids
 if TYPE_CHECKING:
     from sweep.asking import Asker
 
-MOST_ROWS = 600
+MAX_ROWS = 600
 NULL_SHARES = (0, 0.1, 0.6, 1)
 FORMS = ("integers", "signed", "hexadecimal", "decimal", "bytes", "fixed bytes", "dictionary")
 SOURCES = ("table", "chunks", "slice", "parquet", "jsonl")
@@ -180,7 +180,7 @@ def ask(asker: Asker, folder: Path) -> None:
     """Remove the duplicates of one table, whose fingerprints are those of the case, or of texts."""
     case = asker.case
     rng = np.random.default_rng([case.seed, case.number, 77])
-    rows = case.everything()[: int(rng.choice([1, 2, 17, MOST_ROWS]))]
+    rows = case.everything()[: int(rng.choice([1, 2, 17, MAX_ROWS]))]
     if not len(rows):
         return
     forms = [form for form in FORMS if case.shape.bits <= 64 or form not in ("integers", "signed")]

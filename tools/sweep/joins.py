@@ -32,11 +32,11 @@ from sweep.model import Model
 if TYPE_CHECKING:
     from sweep.asking import Asker
 
-MOST_PAIRS = 1 << 18  # of one question: its radius is cut
-MOST_ROWS = 20_000  # pairs of ids that are looked at
-MOST_STORED = 5000  # all of which are compared with each other
-MOST_OTHERS = 400  # of an array that is joined with a store
-MOST_BUCKET_BITS = 12  # of a design that is drawn
+MAX_PAIRS = 1 << 18  # of one question: its radius is cut
+MAX_ROWS = 20_000  # pairs of ids that are looked at
+MAX_STORED_ROWS = 5000  # all of which are compared with each other
+MAX_OTHER_ROWS = 400  # of an array that is joined with a store
+MAX_BUCKET_BITS = 12  # of a design that is drawn
 RULES = ("first", "smallest", "central")
 
 Triples = npt.NDArray[np.int64]  # place, place, distance of each pair
@@ -66,12 +66,12 @@ class JoinAsker:
         self.rng: Rng = np.random.default_rng(
             [asker.case.seed, asker.case.number, STATES.index(state), 99]
         )
-        few = self.now if len(self.now) <= MOST_STORED else self.now[:0]
+        few = self.now if len(self.now) <= MAX_STORED_ROWS else self.now[:0]
         self.distances = groups.all_distances(self.shape, few, few)
 
     def all(self) -> None:
         """Ask for pairs, clusters and joins."""
-        if len(self.now) <= MOST_STORED:
+        if len(self.now) <= MAX_STORED_ROWS:
             self.pairs()
             self.designed()
             self.clusters()
@@ -92,11 +92,11 @@ class JoinAsker:
     @contextmanager
     def small_steps(self) -> Iterator[None]:
         """Let small sets be shared by threads, and found in many batches."""
-        rows = int(self.rng.choice([1, 40, joining.LEAST_ROWS]))
+        rows = int(self.rng.choice([1, 40, joining.MIN_ROWS]))
         batch = int(self.rng.choice([1, 3000, joining.BATCH_PAIRS]))
         piece = int(self.rng.choice([1, 9, grouping.PIECE]))
         with changed(
-            (joining, {"LEAST_ROWS": rows, "BATCH_PAIRS": batch}), (grouping, {"PIECE": piece})
+            (joining, {"MIN_ROWS": rows, "BATCH_PAIRS": batch}), (grouping, {"PIECE": piece})
         ):
             yield
 
@@ -108,7 +108,7 @@ class JoinAsker:
             for count in (len(rows), 1 << 12, 1 << 20)
             for d in designs(count, radius, self.shape.bits, bits)
         ]
-        choices = [d for d in choices if d.tables[0].prefix_bits <= MOST_BUCKET_BITS]
+        choices = [d for d in choices if d.tables[0].prefix_bits <= MAX_BUCKET_BITS]
         design = choices[self.rng.integers(0, len(choices))]
         if len(rows) and design.tables[0].prefix_bits and self.rng.random() < 0.2:
             return dealt_design(design, Sample(rows, self.width), bits)
@@ -123,7 +123,7 @@ class JoinAsker:
 
     def pairs(self) -> None:
         """Ask for pairs, with their ids."""
-        radius = groups.largest_radius(self.distances, 2 * MOST_PAIRS, self.radius())
+        radius = groups.largest_radius(self.distances, 2 * MAX_PAIRS, self.radius())
         resources = self.resources()
         call = (
             f"{self.state}: pairs(radius={radius}) with {resources.memory} bytes, "
@@ -140,7 +140,7 @@ class JoinAsker:
 
     def designed(self) -> None:
         """Ask the kernel for pairs and components, by a design that no planner has chosen."""
-        radius = groups.largest_radius(self.distances, 2 * MOST_PAIRS, self.radius())
+        radius = groups.largest_radius(self.distances, 2 * MAX_PAIRS, self.radius())
         resources = self.resources()
         rows = check_fingerprints(self.shape.to_array(self.now), self.width)
         design = self.drawn(rows, radius)
@@ -230,9 +230,9 @@ class JoinAsker:
     ) -> None:
         """Compare the rows of ids, when they are not too many."""
         if (
-            sum(len(ids_a[a]) * len(ids_b[b]) for a, b, _ in expected[:MOST_ROWS].tolist())
-            > MOST_ROWS
-            or len(expected) > MOST_ROWS
+            sum(len(ids_a[a]) * len(ids_b[b]) for a, b, _ in expected[:MAX_ROWS].tolist())
+            > MAX_ROWS
+            or len(expected) > MAX_ROWS
         ):
             return
         got: Counter[tuple[Any, Any, int]] = Counter()
@@ -320,7 +320,7 @@ class JoinAsker:
 
     def array(self) -> None:
         """Ask for the pairs of the store and an array."""
-        count = int(self.rng.choice([0, 1, 2, 33, MOST_OTHERS]))
+        count = int(self.rng.choice([0, 1, 2, 33, MAX_OTHER_ROWS]))
         rows = make_queries(
             self.rng, self.shape, self.now, int(self.rng.integers(0, 5)), count, count
         )
@@ -338,7 +338,7 @@ class JoinAsker:
     def join(self, what: str, other: Any, known: Words, ids: list[Any]) -> None:
         """Ask for the pairs with another side, in one of the ways that there are."""
         distances = groups.all_distances(self.shape, self.now, known)
-        radius = groups.largest_radius(distances, MOST_PAIRS, self.radius())
+        radius = groups.largest_radius(distances, MAX_PAIRS, self.radius())
         resources = self.resources()
         way = str(self.rng.choice(["any way", "probes", "tables"]))
         call = f"{self.state}: join({what} of {len(known)}, radius={radius}) by {way}"

@@ -10,7 +10,7 @@ namespace {
 class IdFilter {
  public:
   IdFilter(const uint64_t* wanted, size_t n) : wanted_(wanted), end_(wanted + n) {
-    while (bits_ < kMostBits && n >> (bits_ - kSparse)) ++bits_;
+    while (bits_ < kMaxBits && n >> (bits_ - kSparse)) ++bits_;
     map_.resize(size_t{1} << (bits_ - 6));
     for (size_t i = 0; i < n; ++i)
       map_[hash(wanted[i]) >> 6] |= uint64_t{1} << (hash(wanted[i]) & 63);
@@ -26,8 +26,8 @@ class IdFilter {
   }
 
  private:
-  static constexpr unsigned kSparse = 4;     // 16 bits or more for each id
-  static constexpr unsigned kMostBits = 26;  // 8 MiB
+  static constexpr unsigned kSparse = 4;    // 16 bits or more for each id
+  static constexpr unsigned kMaxBits = 26;  // 8 MiB
   uint64_t hash(uint64_t id) const { return id * UINT64_C(0x9E3779B97F4A7C15) >> (64 - bits_); }
   const uint64_t* wanted_;
   const uint64_t* end_;

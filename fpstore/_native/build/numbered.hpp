@@ -12,7 +12,7 @@ struct Numbered {
   Number* numbers;
 };
 
-constexpr unsigned kMostPartBits = 12;
+constexpr unsigned kMaxPartBits = 12;
 
 // A digit: the bits [depth, depth + bits) of a key, in one of its words.
 struct Digit {

@@ -345,7 +345,7 @@ inline unsigned kept_bits(const Permutation& p) {
 constexpr size_t kPieceRows = 512;  // that are permuted at once
 constexpr unsigned kPartBits =
     15;  // 2^15 keys, and as much for sorting them, leave room in the second-level cache
-constexpr unsigned kMostDigitBits = 11;
+constexpr unsigned kMaxDigitBits = 11;
 constexpr size_t kLine = 8;  // keys in a line of the cache
 
 // Calls part(permuted keys, how many) for all keys, in order; false when the call is to end early.
@@ -428,7 +428,7 @@ class LineScatter {
 inline void scatter_sort(const Permutation& p, const uint64_t* in, size_t n,
                          const SortBuffers& room, unsigned bits, Stopper* stop) {
   unsigned digit_bits = kScatterBits;
-  while (digit_bits < kMostDigitBits && n >> digit_bits > size_t{1} << kPartBits) ++digit_bits;
+  while (digit_bits < kMaxDigitBits && n >> digit_bits > size_t{1} << kPartBits) ++digit_bits;
   if (digit_bits > bits) digit_bits = bits;
   const size_t digits = size_t{1} << digit_bits;
   // In tmp, which is free: the lines, each in one of the cache, where parts go on, and where they

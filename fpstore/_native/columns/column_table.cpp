@@ -149,7 +149,7 @@ uint64_t ColumnParts::key(uint64_t bucket, const uint8_t* tags, const uint8_t* r
 ColumnProber::ColumnProber(const std::vector<const ColumnTable*>& tables, const ColumnTable* rows,
                            const std::optional<std::vector<int>>& thresholds)
     : rows_(rows) {
-  need(tables.size() >= 1 && tables.size() <= kMostRing, "a ring has 1 to 64 tables");
+  need(tables.size() >= 1 && tables.size() <= kMaxRing, "a ring has 1 to 64 tables");
   for (const ColumnTable* table : tables) add(table);
   const ColumnHeader& h = tables_[0]->header;
   need((h.kind == ColumnKind::references) == (rows != nullptr) &&

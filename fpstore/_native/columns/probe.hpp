@@ -59,7 +59,7 @@ struct ColumnWork {
   Lookup lookups[kLookups];
   Run runs[kRuns];
   Named named[kNamed];
-  uint32_t buckets[kMostRing];
+  uint32_t buckets[kMaxRing];
   Sharing sharing;
 };
 

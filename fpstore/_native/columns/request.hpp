@@ -5,7 +5,7 @@
 
 namespace fpstore {
 
-constexpr unsigned kMostRing = 64;  // tables of a ring
+constexpr unsigned kMaxRing = 64;  // tables of a ring
 constexpr unsigned kLookupEntries =
     24;  // tags whose comparison costs as much as a look-up: how thresholds are chosen
 constexpr size_t kOrderedFrom = 1 << 10;  // queries from which they are asked in the order of a

@@ -9,7 +9,7 @@ inline namespace FPSTORE_ISA {
 
 constexpr unsigned kCounted =
     3;  // larger thresholds are never counted in the directory, only estimated
-constexpr unsigned kMostRadius = 256;  // larger radii are treated as this one
+constexpr unsigned kMaxRadius = 256;  // larger radii are treated as this one
 
 // costs[t + 1] of looking up in all buckets that differ from the query's in at most t bits, for t
 // from -1 to most: look-ups, and the entries that they meet. Up to `counted` bits the directory
@@ -43,15 +43,15 @@ inline Status count_costs(const ColumnView& t, uint32_t bucket, unsigned counted
 // Room for the choice: which allowance, t + 1, the last of some tables has in the cheapest way to
 // share out a number of them.
 struct Sharing {
-  uint16_t choice[kMostRing][kMostRadius + 2];
-  float cheapest[2][kMostRadius + 2];
-  float costs[kMostRadius + 2];
+  uint16_t choice[kMaxRing][kMaxRadius + 2];
+  float cheapest[2][kMaxRadius + 2];
+  float costs[kMaxRadius + 2];
 };
 
 // The thresholds of one query; buckets are those of the query in each table.
 inline Status choose_thresholds(const Ring& ring, const uint32_t* buckets, unsigned radius,
                                 Sharing* s, int16_t* thresholds, Fault* fault) {
-  const unsigned wanted = (radius < kMostRadius ? radius : kMostRadius) + 1;
+  const unsigned wanted = (radius < kMaxRadius ? radius : kMaxRadius) + 1;
   unsigned most = wanted / ring.count + kSpare;
   if (most > wanted) most = wanted;
   const unsigned even = wanted / ring.count, counted = even < 1          ? 1

@@ -110,7 +110,7 @@ class DeltaChanges : public Delta {
   // IdPairs of an entry up to which they are walked; those of entries with more are all in
   // pair_slots_.
   static constexpr uint32_t kWalk = 4;
-  static constexpr uint32_t kMostPairs =
+  static constexpr uint32_t kMaxPairs =
       (uint32_t{1} << 30) - 1;  // of an entry, which counts them in 30 bits
   using Places = typename NearIndex<Row>::Places;
   uint64_t mix(uint64_t x) const {
@@ -232,7 +232,7 @@ class DeltaChanges : public Delta {
       for (uint32_t i = 0; i < pairs_.size(); ++i)
         if (entries_[pairs_[i].entry].pair_count > kWalk) put_pair_slot(i);
     };
-    if (e.pair_count == kMostPairs) return kNone;
+    if (e.pair_count == kMaxPairs) return kNone;
     if (p >= kNone - 1 || !pairs_.reserve(p + uint64_t{1}) || !reserve_id()) return kNone;
     if (e.pair_count >= kWalk &&
         !pair_slots_.reserve(refill_pairs, e.pair_count == kWalk ? kWalk + 1 : 1))

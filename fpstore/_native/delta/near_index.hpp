@@ -244,7 +244,7 @@ class NearIndex {
 
  private:
   static constexpr uint64_t kFewLooks = 1 << 11;  // more blocks, and memory, are not worth fewer
-  static constexpr uint64_t kMostLooks =
+  static constexpr uint64_t kMaxLooks =
       1 << 16;  // those of a few million fingerprints are more work than a pass
 
   // The number of blocks for a radius from kNearBlocks on; 0 where only a pass pays.
@@ -256,10 +256,10 @@ class NearIndex {
                ways = 1;  // of the blocks with base - 1 flips at most, and of those with one more
       for (unsigned f = 0; f < base; ++f, ways = ways * (kBucketBits - f + 1) / f) {
         looks += blocks * ways;
-        if (looks > kMostLooks) break;
+        if (looks > kMaxLooks) break;
       }
-      if (looks <= kMostLooks) looks += extra * ways;
-      if (looks <= kFewLooks || (blocks == most && looks <= kMostLooks)) return blocks;
+      if (looks <= kMaxLooks) looks += extra * ways;
+      if (looks <= kFewLooks || (blocks == most && looks <= kMaxLooks)) return blocks;
       if (blocks == most) return 0;
     }
   }
@@ -283,7 +283,7 @@ class NearIndex {
   static constexpr unsigned kLeast =
       sizeof(Row) > 8 ? 0 : 1;  // the number of the first class in this row
   static constexpr unsigned kClasses = 61;
-  static constexpr uint32_t kMostKeys = uint32_t{1} << 31;  // of a bucket
+  static constexpr uint32_t kMaxKeys = uint32_t{1} << 31;  // of a bucket
   static unsigned class_of(uint32_t size) {
     if (size <= 4) return kLeast ? 0 : size > 2;
     const unsigned log2 = 31 - static_cast<unsigned>(__builtin_clz(size - 1));  // 2 or more
@@ -411,7 +411,7 @@ class NearIndex {
     unsigned count = 0;
     for (unsigned b = 0; b < blocks_; ++b) {
       const uint32_t size = bucket(b, at).size;
-      if (size == kMostKeys) return false;
+      if (size == kMaxKeys) return false;
       if (!is_full(size)) continue;
       const unsigned c = class_of(size + 1);
       moving[count++] = static_cast<uint8_t>(c);
@@ -441,7 +441,7 @@ class NearIndex {
   // In passes over all of them: each bucket is made as large as it will be. When memory runs out,
   // there are no buckets.
   bool fill_buckets(const Row* fingerprints, size_t n, const Pause& pause) {
-    if (n > kMostKeys || (!has_buckets() && !make_buckets())) return false;
+    if (n > kMaxKeys || (!has_buckets() && !make_buckets())) return false;
     try {
       std::vector<Row*> next(buckets_.size());  // where the next key of a bucket goes
       each_place(

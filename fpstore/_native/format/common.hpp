@@ -23,7 +23,7 @@ constexpr uint32_t kFormatVersion = 1;
 constexpr unsigned kHeaderBytes = 4096;
 constexpr unsigned kHuffmanHeaderBytes = 16;  // of a block
 constexpr unsigned kEliasFanoHeaderBytes = 8;
-constexpr unsigned kLeastBlockHeaderBytes = kEliasFanoHeaderBytes;
+constexpr unsigned kMinBlockHeaderBytes = kEliasFanoHeaderBytes;
 constexpr unsigned kMinBlockBytes = 128;
 constexpr unsigned kMaxBlockBytes = 4096;
 constexpr unsigned kSymbols = 65;      // h, the position of the first differing bit, 0 = most

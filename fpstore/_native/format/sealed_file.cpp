@@ -143,7 +143,7 @@ void SealedFile::open_metadata() {
   entries_ = meta.entries;
   if (root_ != kNowhere) {
     depth_ = meta.depth;
-    if (root_ < 2 || root_ > last_page_ || depth_ < 1 || depth_ > kMostDepth)
+    if (root_ < 2 || root_ > last_page_ || depth_ < 1 || depth_ > kMaxDepth)
       fail(std::string("LMDB file is damaged: a tree has no root") + kThen, root_);
   }
   if (entries_ > used() / (kNodeHead + 8 * key_words_))
@@ -169,7 +169,7 @@ void SealedFile::open_seal() {
   for (uint64_t at = 0; at < 2 * uint64_t{page_bytes_}; at += kChunkBytes)
     check_chunk(at / kChunkBytes);
   uint64_t places = 1;
-  while (places < entries_ && places < kMostPlaces) places *= 2;
+  while (places < entries_ && places < kMaxPlaces) places *= 2;
   places_.reset(static_cast<std::atomic<uint64_t>*>(calloc(places, sizeof(std::atomic<uint64_t>))));
   place_mask_ = places - 1;
   void* const mapped = mmap(nullptr, file_bytes_, PROT_READ, MAP_SHARED, descriptor_, 0);

@@ -67,8 +67,8 @@ class SealedFile {
   void check_all(Stopper* stop);
 
  private:
-  static constexpr uint64_t kChunkBytes = 4096, kGroupChunks = 512, kMostPlaces = uint64_t{1} << 22;
-  static constexpr unsigned kMostDepth = 32;
+  static constexpr uint64_t kChunkBytes = 4096, kGroupChunks = 512, kMaxPlaces = uint64_t{1} << 22;
+  static constexpr unsigned kMaxDepth = 32;
 
   // On the way from the root to a node of a leaf: a page, how many nodes it has, and which of them
   // leads on.
@@ -77,7 +77,7 @@ class SealedFile {
     unsigned count = 0, at = 0;
   };
   struct Way {
-    Step steps[kMostDepth];
+    Step steps[kMaxDepth];
   };
   [[noreturn]] void fail(const std::string& what, uint64_t got, uint64_t expected = 0,
                          int error = 0) const;

@@ -54,7 +54,7 @@ bool open_string_record(const uint8_t* value, uint64_t size, uint64_t seed,
   size -= kStringChecksumBytes;
   if (static_cast<uint32_t>(xxh64(frame, size, seed)) != load32(value)) return false;
   const uint64_t header = read_frame_header(frame, size, content_bytes);
-  return header && *content_bytes && *content_bytes <= kMostStringRecordBytes &&
+  return header && *content_bytes && *content_bytes <= kMaxStringRecordBytes &&
          blocks_fill(frame + header, size - header);
 }
 

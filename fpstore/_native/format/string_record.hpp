@@ -7,7 +7,7 @@ namespace fpstore {
 
 constexpr uint64_t kStringChecksumBytes = 4;
 constexpr uint8_t kSeparator = 0xFF;  // occurs in no UTF-8
-constexpr uint64_t kMostStringRecordBytes =
+constexpr uint64_t kMaxStringRecordBytes =
     (uint64_t{1} << 16) * 256 + 256;  // decompressed: so much is allocated
 
 // Whether a value has the right checksum, and one whole frame that says how many bytes it

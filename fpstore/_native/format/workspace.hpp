@@ -8,7 +8,7 @@ inline namespace FPSTORE_ISA {
 
 // What a block of this size can hold, whatever its codec: an entry takes at least one bit.
 inline uint32_t most_entries(uint32_t block_bytes) {
-  return (block_bytes - kLeastBlockHeaderBytes) * 8;
+  return (block_bytes - kMinBlockHeaderBytes) * 8;
 }
 
 // Where blocks of at most block_bytes are decoded. It is too large for the stack of a small thread,

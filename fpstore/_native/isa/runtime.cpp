@@ -13,7 +13,7 @@ namespace fpstore {
 
 namespace {
 
-constexpr size_t kMostKept = size_t{1} << 19;
+constexpr size_t kMaxKept = size_t{1} << 19;
 struct Kept {
   void* memory = nullptr;
   size_t bytes = 0;
@@ -31,7 +31,7 @@ void* take_memory(size_t bytes) {
 }
 
 void give_back(void* memory, size_t bytes) {
-  if (memory && bytes <= kMostKept) {
+  if (memory && bytes <= kMaxKept) {
     void* const before = kept.memory;
     kept.memory = memory;
     kept.bytes = bytes;

@@ -47,7 +47,7 @@ void collect(const AnyProber& prober, const VisibleChanges& changes, const Queri
 }  // namespace
 
 void check_bands(size_t bands, size_t rows, size_t values) {
-  need(bands > 0 && bands <= kMostBands && rows > 0 && rows <= kMostBands && bands * rows <= values,
+  need(bands > 0 && bands <= kMaxBands && rows > 0 && rows <= kMaxBands && bands * rows <= values,
        "bands and rows are 1 to 256, and a sketch has a value for each row");
 }
 
@@ -77,7 +77,7 @@ std::vector<Match<Document>> ItemProber::probe(Span<const uint32_t> sketch,
   std::copy_n(signature.data, signature.size, bytes + kDocumentNumberBits / 8);
   Document item;
   for (unsigned i = 0; i < kDocumentBits / 64; ++i) item.word[i] = load64be(bytes + 8 * i);
-  uint64_t prefixes[kMostBands];
+  uint64_t prefixes[kMaxBands];
   band_keys(sketch.data, bands, rows, prefixes);
   for (size_t i = 0; i < bands; ++i) prefixes[i] = prefixes[i] >> (64 - key_bits_) << number_bits_;
   SinkGuard entries, found;

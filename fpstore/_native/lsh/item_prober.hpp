@@ -6,7 +6,7 @@
 
 namespace fpstore {
 
-constexpr size_t kMostBands = 256;
+constexpr size_t kMaxBands = 256;
 constexpr unsigned kDocumentBits = 256,
                    kDocumentNumberBits = 32;  // the number of a document is in the first bits
 using Document = Wide<kDocumentBits / 64>;

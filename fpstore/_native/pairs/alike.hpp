@@ -6,14 +6,14 @@
 namespace fpstore {
 inline namespace FPSTORE_ISA {
 
-// The representatives of one set. When there are more than kMostScanned, a row is compared with the
+// The representatives of one set. When there are more than kMaxScanned, a row is compared with the
 // latest of these, and with the first that equals it.
 template <class Row>
 class Representatives {
  public:
   Representatives(const AlikeGrouping& grouping, uint64_t rows)
       : grouping_(grouping), kept_(reinterpret_cast<Row*>(grouping.kept)) {
-    if (rows <= kMostScanned) return;
+    if (rows <= kMaxScanned) return;
     for (slots_ = 1; slots_ < 2 * rows;) slots_ *= 2;
     memset(grouping.firsts, 0xFF, 8 * slots_);
   }
@@ -30,7 +30,7 @@ class Representatives {
   // Writes the places of those within the radius, the nearest first, of equally near ones the
   // earliest; no more than are compared.
   unsigned nearest(const Row& row, uint32_t* out) {
-    const uint64_t first = count_ > kMostScanned ? count_ - kMostScanned : 0;
+    const uint64_t first = count_ > kMaxScanned ? count_ - kMaxScanned : 0;
     unsigned equal = 0;
     if (first) {
       const uint64_t slot = slot_of(row);
@@ -54,7 +54,7 @@ class Representatives {
     return near + equal < grouping_.most ? static_cast<unsigned>(near + equal) : grouping_.most;
   }
 
-  uint64_t scanned() const { return count_ < kMostScanned ? count_ : kMostScanned; }
+  uint64_t scanned() const { return count_ < kMaxScanned ? count_ : kMaxScanned; }
   uint64_t place(uint32_t number) const { return grouping_.sets.waiting[number]; }
 
  private:
@@ -73,7 +73,7 @@ class Representatives {
 };
 
 // In the order of a set, a row goes to the nearest representative within the radius that is alike,
-// or becomes one itself. The work for a row has a bound: up to kMostScanned distances, and up to
+// or becomes one itself. The work for a row has a bound: up to kMaxScanned distances, and up to
 // `most` comparisons.
 template <unsigned W>
 bool group_alike(const AlikeGrouping& grouping, uint64_t* representatives, GroupWork* work,
@@ -82,7 +82,7 @@ bool group_alike(const AlikeGrouping& grouping, uint64_t* representatives, Group
   const Grouping& sets = grouping.sets;
   const Row* const all = rows<Row>(sets.rows);
   Pace pace{stop};
-  uint32_t near[kMostAlike];
+  uint32_t near[kMaxAlike];
   for (uint64_t s = 0; s < sets.count; ++s) {
     Representatives<Row> kept(grouping, sets.lims[s + 1] - sets.lims[s]);
     for (uint64_t place = sets.lims[s]; place < sets.lims[s + 1]; ++place) {

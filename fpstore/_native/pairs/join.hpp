@@ -27,7 +27,7 @@ struct Pace {
 // The bits by which a large bucket is brought together.
 inline unsigned part_bits(uint64_t rows) {
   unsigned bits = 1;
-  while (bits < kMostPartBits && rows >> (bits + 1) >= kGroupRows) ++bits;
+  while (bits < kMaxPartBits && rows >> (bits + 1) >= kGroupRows) ++bits;
   return bits;
 }
 
@@ -145,7 +145,7 @@ struct JoinFlow {
     const uint8_t* const from = join.side.tags + 2 * start;
     const PartOfTag part(join.tag_mask, bits, at.part);
     group_starts(from, n, part, join.room.starts);
-    uint64_t next[1u << kMostPartBits];
+    uint64_t next[1u << kMaxPartBits];
     memcpy(next, join.room.starts, (size_t{1} << bits) * sizeof *next);
     for (uint64_t i = 0; i < n; ++i) {
       const unsigned tag = load16(from + 2 * i);

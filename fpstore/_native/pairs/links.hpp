@@ -214,7 +214,7 @@ struct LinkFlow {
     uint16_t* const tags = table.tags + start;
     const PartOfTag part(table.tag_mask, bits, at.part);
     group_starts(reinterpret_cast<const uint8_t*>(tags), n, part, table.room.starts);
-    uint64_t next[1u << kMostPartBits];
+    uint64_t next[1u << kMaxPartBits];
     memcpy(next, table.room.starts, (size_t{1} << bits) * sizeof *next);
     Row* const moved = rows<Row>(table.room.rows);
     for (uint64_t i = 0; i < n; ++i) {

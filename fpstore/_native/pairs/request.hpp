@@ -7,7 +7,7 @@
 
 namespace fpstore {
 
-constexpr unsigned kMostPartBits = kTagBits / 2;
+constexpr unsigned kMaxPartBits = kTagBits / 2;
 constexpr uint64_t kSplitFrom =
     512;  // rows of a bucket that are worth bringing together by parts of their tags
 
@@ -35,7 +35,7 @@ struct JoinSide {
 struct GroupBuffers {
   uint64_t* places;
   uint16_t* tags;
-  uint64_t* starts;  // of the groups: 2^kMostPartBits + 1
+  uint64_t* starts;  // of the groups: 2^kMaxPartBits + 1
 };
 
 struct Join {
@@ -79,7 +79,7 @@ using JoinRows = bool (*)(const Join& join, JoinPlace* place, PairSink* sink, St
 struct OrderBuffers {
   uint64_t* rows;
   uint16_t* tags;
-  uint64_t* starts;  // of the groups: 2^kMostPartBits + 1
+  uint64_t* starts;  // of the groups: 2^kMaxPartBits + 1
 };
 
 // A table whose rows are linked: as a side of a join, but rows and tags change places.
@@ -131,9 +131,9 @@ struct Grouping {
 // stopped.
 using GroupRows = bool (*)(const Grouping& sets, uint64_t* representatives, Stopper* stop);
 
-constexpr uint64_t kMostScanned =
+constexpr uint64_t kMaxScanned =
     1 << 16;  // representatives of one set whose distance from a row is computed
-constexpr unsigned kMostAlike = 256;  // of these, which are compared with it
+constexpr unsigned kMaxAlike = 256;  // of these, which are compared with it
 
 struct GroupWork {
   uint64_t distances, compared;  // the latter in elements of sets
@@ -143,12 +143,12 @@ struct GroupWork {
 struct AlikeGrouping {
   Grouping sets;     // `waiting`: the places of representatives
   uint64_t* kept;    // room for the rows of the largest set
-  uint64_t* firsts;  // if that has more than kMostScanned rows: room for twice as many, rounded up
+  uint64_t* firsts;  // if that has more than kMaxScanned rows: room for twice as many, rounded up
                      // to a power of two
-  uint32_t* near;    // room for kMostScanned
+  uint32_t* near;    // room for kMaxScanned
   uint16_t* distances;  // the same
   uint64_t seed;        // of a hash of rows
-  unsigned most;        // representatives that a row is compared with, up to kMostAlike
+  unsigned most;        // representatives that a row is compared with, up to kMaxAlike
   bool (*alike)(const void* of, uint64_t a, uint64_t b, uint64_t* work);
   const void* of;
 };

@@ -67,7 +67,7 @@ class TableSearch {
   uint16_t tag_mask_;
   std::vector<TableRule> rules_;
   Permutation inverse_;
-  std::vector<uint64_t> groups_ = std::vector<uint64_t>((size_t{1} << kMostPartBits) + 1);
+  std::vector<uint64_t> groups_ = std::vector<uint64_t>((size_t{1} << kMaxPartBits) + 1);
 
  private:
   bool done_ = false, stopped_ = false;

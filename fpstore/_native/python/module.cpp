@@ -227,21 +227,15 @@ NB_MODULE(_kernel, m) {
   // A daemon thread may hold objects when the process ends, which is no fault of who sees the
   // warning.
   nb::set_leak_warnings(getenv("FPSTORE_SHOW_LEAKS") != nullptr);
-  const std::pair<const char*, uint64_t> constants[] = {{"FORMAT_VERSION", kFormatVersion},
-                                                        {"HEADER_BYTES", kHeaderBytes},
-                                                        {"MAX_CODE_BITS", kMaxCodeBits},
-                                                        {"MAX_ENTRIES", kMaxEntries},
-                                                        {"OVERREAD_BYTES", kOverread},
-                                                        {"ROWS_IN_BLOCK", kRowsInBlock},
-                                                        {"PAGE_BYTES", kPageBytes},
-                                                        {"TAG_BITS", kTagBits},
-                                                        {"LEAST_BUCKET_BITS", kMinBucketBits},
-                                                        {"MOST_BUCKET_BITS", kMaxBucketBits},
-                                                        {"LOOKUP_ENTRIES", kLookupEntries},
-                                                        {"ORDERED_QUERIES", kOrderedFrom},
-                                                        {"SPARE_THRESHOLDS", kSpare},
-                                                        {"MOST_RING", kMostRing},
-                                                        {"TAG_ROOM", kSectionRoom / 2}};
+  const std::pair<const char*, uint64_t> constants[] = {
+      {"FORMAT_VERSION", kFormatVersion},  {"HEADER_BYTES", kHeaderBytes},
+      {"MAX_CODE_BITS", kMaxCodeBits},     {"MAX_ENTRIES", kMaxEntries},
+      {"OVERREAD_BYTES", kOverread},       {"ROWS_IN_BLOCK", kRowsInBlock},
+      {"PAGE_BYTES", kPageBytes},          {"TAG_BITS", kTagBits},
+      {"MIN_BUCKET_BITS", kMinBucketBits}, {"MAX_BUCKET_BITS", kMaxBucketBits},
+      {"LOOKUP_ENTRIES", kLookupEntries},  {"ORDERED_QUERIES", kOrderedFrom},
+      {"SPARE_THRESHOLDS", kSpare},        {"MAX_RING", kMaxRing},
+      {"TAG_ROOM", kSectionRoom / 2}};
   for (const auto& [name, value] : constants) m.attr(name) = value;
   m.def("isa", [] { return std::string(kernels(64).name); });
   m.def("available_isas", &available);

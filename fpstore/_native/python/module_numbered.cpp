@@ -24,7 +24,7 @@ bool are_large(const Some& numbers) {
 // The digit from bit `depth` on that has `places` values.
 Digit digit_of(unsigned depth, size_t places, unsigned words) {
   unsigned bits = 1;
-  while (bits < kMostPartBits && size_t{1} << bits < places) ++bits;
+  while (bits < kMaxPartBits && size_t{1} << bits < places) ++bits;
   need(places == size_t{1} << bits && depth < 64 * words && depth % 64 <= 64 - bits,
        "a place for each value of 1 to 12 bits of a word");
   return Digit{depth, bits};

@@ -190,10 +190,10 @@ struct Index {
   explicit Index(Rows all) : rows(all) {
     constexpr unsigned kRowsTogether =
         4;  // as a power of two: those with the same leading bits, if they are spread evenly
-    constexpr unsigned kMostBits = 28;
+    constexpr unsigned kMaxBits = 28;
     const uint64_t count = count_of(rows);
     unsigned bits = 0;
-    while (bits < kMostBits && count >> (bits + kRowsTogether + 1)) ++bits;
+    while (bits < kMaxBits && count >> (bits + kRowsTogether + 1)) ++bits;
     starts.resize((size_t{1} << bits) + 1);
     index_call(rows, bits, starts.data(), nullptr, nullptr, "rows do not ascend");
     index = {rows.data(), words_in(rows), count, bits, starts.data()};

@@ -63,12 +63,12 @@ Counting counting_named(const std::string& name) {
 
 void check_weights(const Counts& weights, const char* rule) {
   for (size_t i = 0; i < weights.size(); ++i)
-    need(weights.data()[i] >= 1 && weights.data()[i] <= kMostWeight, rule);
+    need(weights.data()[i] >= 1 && weights.data()[i] <= kMaxWeight, rule);
 }
 
 void set_bands(TextOptions* options, unsigned bands, unsigned band_size, unsigned band_first) {
-  need(bands <= kMostFunctions && band_size <= kMostFunctions && band_first <= kMostFunctions &&
-           bands * band_size + band_first <= kMostFunctions,
+  need(bands <= kMaxFunctions && band_size <= kMaxFunctions && band_first <= kMaxFunctions &&
+           bands * band_size + band_first <= kMaxFunctions,
        "bands of too many functions");
   options->bands = bands;
   options->band_size = band_size;
@@ -106,7 +106,7 @@ class TextFeatures {
     need(weighted.size() == weights.size(), "a weight for each feature");
     check_weights(fields, "the weight of a field is 1 to 65535");
     check_weights(weights, "the weight of a feature is 1 to 65535");
-    need(other_weight >= 1 && other_weight <= kMostWeight,
+    need(other_weight >= 1 && other_weight <= kMaxWeight,
          "the weight of other features is 1 to 65535");
     check_ascending(weighted, "hashes of weighted features ascend");
     check_ascending(stops, "hashes of stop words ascend");
@@ -241,16 +241,16 @@ class FeatureSets {
     const size_t n = count_of(rows), groups = count_of_spans(n, lims);
     need(!lims.data()[0] && lims.data()[groups] == n, "the groups are those of the rows");
     need(numbers.size() == n, "a set for each row");
-    need(n <= UINT32_MAX && most <= kMostAlike, "too many");
+    need(n <= UINT32_MAX && most <= kMaxAlike, "too many");
     check_numbers(numbers);
     uint64_t largest = 0, slots = 1;
     for (size_t g = 0; g < groups; ++g)
       largest = std::max(largest, lims.data()[g + 1] - lims.data()[g]);
     while (slots < 2 * largest) slots *= 2;
     Buffer<uint64_t> out(n), waiting(largest), kept(largest * words_in(rows)),
-        firsts(largest > kMostScanned ? slots : 0);
-    Buffer<uint32_t> near(kMostScanned);
-    Buffer<uint16_t> distances(kMostScanned);
+        firsts(largest > kMaxScanned ? slots : 0);
+    Buffer<uint32_t> near(kMaxScanned);
+    Buffer<uint16_t> distances(kMaxScanned);
     const Bound bound{sets_, numbers.data(), least};
     const AlikeGrouping grouping{{rows.data(), lims.data(), groups, radius, waiting.get()},
                                  kept.get(),

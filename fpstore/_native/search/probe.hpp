@@ -10,19 +10,19 @@ constexpr uint64_t kSweepLeast = 1
                                  << 11;  // look-ups in a table, from which on they may share blocks
 #ifdef FPSTORE_SMALL
 constexpr uint64_t kWindowLookups = 1 << 8;
-constexpr unsigned kMostWindowBits = 3;
+constexpr unsigned kMaxWindowBits = 3;
 #else
 constexpr uint64_t kWindowLookups =
     1 << 15;  // sorted at once: with the room for that they take 512 KiB of the second-level cache
-constexpr unsigned kMostWindowBits =
+constexpr unsigned kMaxWindowBits =
     12;  // leading bits by which a table is cut into windows at first
 #endif
 constexpr unsigned kSplitBits = 6;  // by which a window with too many look-ups is cut at once
 constexpr uint64_t kWindowStarts =
-    (uint64_t{1} << kMostWindowBits) + 1;  // and the end of the last one
-constexpr uint64_t kNearLeast = 1 << 12;   // from which on they are brought nearly into order
-constexpr unsigned kNearBits = 18;         // two passes
-constexpr unsigned kMostSortedBits = 64 - kIndexBits;
+    (uint64_t{1} << kMaxWindowBits) + 1;  // and the end of the last one
+constexpr uint64_t kNearLeast = 1 << 12;  // from which on they are brought nearly into order
+constexpr unsigned kNearBits = 18;        // two passes
+constexpr unsigned kMaxSortedBits = 64 - kIndexBits;
 constexpr uint64_t kQueriesAhead = 64;  // fetched before they are read
 
 // The look-ups of queries in one table on their way into the pipeline.
@@ -156,7 +156,7 @@ class SortedFeeder {
         stop_(out.options.stop) {
     bits_ = order == Order::sorted || p_.prefix_bits < kNearBits ? p_.prefix_bits : kNearBits;
     const uint64_t lookups = queries * p_.variant_count;
-    while (window_bits_ < kMostWindowBits && window_bits_ < bits_ &&
+    while (window_bits_ < kMaxWindowBits && window_bits_ < bits_ &&
            lookups >> window_bits_ > kWindowLookups / 2)
       ++window_bits_;
   }
@@ -331,7 +331,7 @@ class SortedFeeder {
 // The best order of the look-ups of a batch of queries in a table. Sorted look-ups have their query
 // in the bits behind the prefix.
 inline Order order_of(const TableProbe& p, uint64_t lookups, uint64_t queries, Order asked_for) {
-  if (p.prefix_bits > kMostSortedBits || queries > kIndexMask) return Order::asked;
+  if (p.prefix_bits > kMaxSortedBits || queries > kIndexMask) return Order::asked;
   if (asked_for != Order::best) return asked_for;
   // With fewer look-ups per block the near order is faster: a sweep would open most blocks for one
   // look-up only.

@@ -10,7 +10,7 @@
 namespace fpstore {
 namespace {
 
-constexpr uint64_t kMostKept = 1 << 10, kMostBytes = 1 << 16;
+constexpr uint64_t kMaxKept = 1 << 10, kMaxBytes = 1 << 16;
 thread_local std::unique_ptr<SingleMatches> kept;
 
 // There is one query: in the place of its number each match has its own meanwhile.
@@ -37,7 +37,7 @@ ThreadMatches::ThreadMatches() : matches_(std::move(kept)) {
 
 ThreadMatches::~ThreadMatches() {
   const uint64_t bytes = matches_->record.capacity() + matches_->ids.capacity() * sizeof(uint64_t);
-  if (matches_->sink.capacity <= kMostKept && bytes <= kMostBytes) kept = std::move(matches_);
+  if (matches_->sink.capacity <= kMaxKept && bytes <= kMaxBytes) kept = std::move(matches_);
 }
 
 SingleProber::SingleProber(const AnyProber* prober, const AnyTable* identity, const SealedFile* ids,

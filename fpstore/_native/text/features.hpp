@@ -51,10 +51,10 @@ struct TextOptions {
   }
 };
 
-constexpr unsigned kMostRowWords = 4;
-constexpr unsigned kMostFunctions =
-    64 * kMostRowWords + 2048;  // of MinHash, for a fingerprint and for bands
-constexpr uint32_t kMostWeight = (1u << 16) - 1;
+constexpr unsigned kMaxRowWords = 4;
+constexpr unsigned kMaxFunctions =
+    64 * kMaxRowWords + 2048;  // of MinHash, for a fingerprint and for bands
+constexpr uint32_t kMaxWeight = (1u << 16) - 1;
 
 // XXH64 of features, which have few bytes, of numbers that no processor foresees: the last ones are
 // taken without a branch, from memory of which 8 bytes behind may be read.
@@ -184,7 +184,7 @@ class Features {
     const uint64_t times = options_.counting == Counting::distinct ? 1
                            : options_.counting == Counting::log    ? 64 - first_bit(count)
                                                                    : count;
-    return std::min(times, kMostTimes) * weights_.of(hash);
+    return std::min(times, kMaxTimes) * weights_.of(hash);
   }
 
   template <class Next>
@@ -254,7 +254,7 @@ class Features {
   }
 
   static constexpr size_t kFeatureBytes = 8;  // of a text, for one different feature: at first
-  static constexpr uint64_t kMostTimes = uint64_t{1} << 24;
+  static constexpr uint64_t kMaxTimes = uint64_t{1} << 24;
 
   const TextOptions& options_;
   WeightTable weights_;

@@ -12,8 +12,8 @@ class HashCounts {
   // Makes it empty, with room for the given number of hashes, or for a part of a large one: it
   // grows.
   void clear(size_t expected) {
-    unsigned bits = kLeastBits;
-    while (bits < kMostFirstBits && (size_t{1} << bits) < expected * 2) ++bits;
+    unsigned bits = kMinBits;
+    while (bits < kMaxFirstBits && (size_t{1} << bits) < expected * 2) ++bits;
     slots_.assign(size_t{1} << bits, Slot{0, 0});
     shift_ = 64 - bits;
     used_ = zeros_ = 0;
@@ -41,7 +41,7 @@ class HashCounts {
   struct Slot {
     uint64_t hash, count;
   };
-  static constexpr unsigned kLeastBits = 9, kMostFirstBits = 16;
+  static constexpr unsigned kMinBits = 9, kMaxFirstBits = 16;
 
   // Where a hash is, or belongs.
   Slot& slot_of(uint64_t hash) {

@@ -81,7 +81,7 @@ class SetMinima {
 
   static constexpr size_t kHeld = 1024;
 
-  uint32_t factors_[kMostFunctions], terms_[kMostFunctions], minima_[kMostFunctions], held_[kHeld];
+  uint32_t factors_[kMaxFunctions], terms_[kMaxFunctions], minima_[kMaxFunctions], held_[kHeld];
   size_t count_ = 0;
   bool known_ = false;
   const TextOptions options_;
@@ -154,7 +154,7 @@ class WeightedMinima {
   const TextOptions options_;
   unsigned count_;
   bool known_ = false;
-  Sample least_[kMostFunctions];
+  Sample least_[kMaxFunctions];
 };
 
 // A fingerprint of the texts of a row, as a set.

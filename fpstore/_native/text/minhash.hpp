@@ -11,7 +11,7 @@ namespace fpstore {
 // divided by the sum of the maxima, differ in each bit with a probability of (1 - J) / 2. False
 // when memory runs out. Behind the fingerprint stands a key for each band of successive functions,
 // which depends on their least values, or samples, alone: two sets have the same key with the
-// probability J^band_size. No band has a function behind the first kMostFunctions.
+// probability J^band_size. No band has a function behind the first kMaxFunctions.
 bool minhash_texts(const Texts& texts, const TextOptions& options, const TextResults& results);
 
 // The same of n features, at least one, by their hashes, which are distinct; a set without weights;

@@ -9,7 +9,7 @@ namespace fpstore {
 
 namespace {
 
-constexpr size_t kMostForm = 64 + 2;  // bytes for one character, with separators
+constexpr size_t kMaxForm = 64 + 2;   // bytes for one character, with separators
 constexpr unsigned kDepends = 0x100;  // above all combining classes
 
 // The code point at p, and how many bytes it has. Nothing is read from `end` on: what a wrong text
@@ -162,7 +162,7 @@ void NormalText::set(const CharMap& map, const uint8_t* text, uint64_t start, ui
     }
     const uint32_t entry =
         map.entries[static_cast<size_t>(page) * kPagePoints + point % kPagePoints];
-    writer.reserve(static_cast<size_t>(end - p) + kMostForm);
+    writer.reserve(static_cast<size_t>(end - p) + kMaxForm);
     const unsigned before = combining;
     combining = entry & 0xFF;
     switch (static_cast<CharKind>(entry >> kKindShift)) {

@@ -35,21 +35,21 @@ class Simhash {
   void count(uint64_t hash) {
     ++added_;
     if (options_.row_words == 1) return plain_[0].add(hash);
-    uint64_t words[kMostRowWords];
+    uint64_t words[kMaxRowWords];
     feature_row(hash, options_.row_words, words);
     for (unsigned w = 0; w < options_.row_words; ++w) plain_[w].add(words[w]);
   }
   void add_weighed(uint64_t hash, uint64_t weight) {
     added_ += weight;
-    uint64_t words[kMostRowWords];
+    uint64_t words[kMaxRowWords];
     feature_row(hash, options_.row_words, words);
     for (unsigned w = 0; w < options_.row_words; ++w) weighed_[w].add(words[w], weight);
   }
 
   const TextOptions& options_;
   Features features_;
-  BitCounter plain_[kMostRowWords];
-  WeightCounter weighed_[kMostRowWords];
+  BitCounter plain_[kMaxRowWords];
+  WeightCounter weighed_[kMaxRowWords];
   uint64_t added_ = 0;  // weight in the row under way
 };
 
@@ -70,7 +70,7 @@ bool simhash_texts(const Texts& texts, const TextOptions& options, const TextRes
 
 void simhash_weighted(const uint64_t* rows, const double* weights, const uint8_t* batched,
                       uint64_t n, unsigned row_words, uint64_t* result) {
-  double sums[64 * kMostRowWords] = {}, batch[64 * kMostRowWords] = {}, total = 0;
+  double sums[64 * kMaxRowWords] = {}, batch[64 * kMaxRowWords] = {}, total = 0;
   const unsigned bits = 64 * row_words;
   uint64_t held = 0;
   const auto end_batch = [&] {

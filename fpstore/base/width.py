@@ -47,23 +47,23 @@ class Width:
         return self.bits // 4
 
     @cached_property
-    def _unused(self) -> int:
+    def _unused_bits(self) -> int:
         return self.words * WORD_BITS - self.bits
 
     def fits(self, rows: Words) -> bool:
         """Return whether no row has a bit below the width."""
-        return not (self._unused and (rows & np.uint64((1 << self._unused) - 1)).any())
+        return not (self._unused_bits and (rows & np.uint64((1 << self._unused_bits) - 1)).any())
 
     # One fingerprint: as users know it, a number below 2^bits, and as the kernel does, a number of
     # whole words
 
     def to_number(self, value: int) -> int:
         """Return the number of a fingerprint in the kernel."""
-        return value << self._unused
+        return value << self._unused_bits
 
     def from_number(self, number: int) -> int:
         """Return the fingerprint of a number in the kernel."""
-        return number >> self._unused
+        return number >> self._unused_bits
 
     def row(self, value: int) -> Words:
         """Return one fingerprint as an array of one row."""
@@ -79,7 +79,9 @@ class Width:
         """Return rows of fingerprints that are numbers below 2^bits."""
         if self.words == 1:
             return np.array(
-                [value << self._unused for value in values] if self._unused else list(values),
+                [value << self._unused_bits for value in values]
+                if self._unused_bits
+                else list(values),
                 np.uint64,
             )
         return self.from_bytes(
@@ -90,7 +92,7 @@ class Width:
         """Return rows of fingerprints in a contiguous array, ``bytes`` big-endian bytes each."""
         if self.bits < WORD_BITS:
             return data.reshape(-1).view(f">u{self.bytes}").astype(np.uint64) << np.uint64(
-                self._unused
+                self._unused_bits
             )
         words = data.reshape(-1).view(">u8").astype(np.uint64)
         return words if self.words == 1 else words.reshape(-1, self.words)
@@ -106,13 +108,15 @@ class Width:
         Uint32 (n,), uint64 (n,), or uint8 (n, ``bytes``) above 64 bits.
         """
         if self.bits < WORD_BITS:
-            return (rows >> np.uint64(self._unused)).astype(np.uint32)
+            return (rows >> np.uint64(self._unused_bits)).astype(np.uint32)
         return rows if self.words == 1 else self.to_bytes(rows)
 
     def numbers(self, rows: Words) -> list[int]:
         if self.words == 1:
             values: list[int] = (
-                (rows >> np.uint64(self._unused)).tolist() if self._unused else rows.tolist()
+                (rows >> np.uint64(self._unused_bits)).tolist()
+                if self._unused_bits
+                else rows.tolist()
             )
             return values
         data = self.to_bytes(rows).tobytes()

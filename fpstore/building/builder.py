@@ -181,7 +181,7 @@ class _Build:
 
     def _tables(self, sorter: Sorter) -> None:
         writer = self._writer
-        self._identity = identity = self._sorted(sorter)
+        self._identity = identity = self._sort(sorter)
         identity.design = self._choose(identity.count, identity.sample())
         writer.begin(identity.design, identity.count, identity.summary.digest)
         self._work.start(PHASE_TABLES, identity.count * len(identity.design.tables))
@@ -247,7 +247,7 @@ class _Build:
         fingerprints.close()
         return sorter
 
-    def _sorted(self, sorter: Sorter) -> _Identity:
+    def _sort(self, sorter: Sorter) -> _Identity:
         self._work.start(PHASE_SORT, sorter.rows)
         identity = _Identity(self._temporary if sorter.spilled else None, self._width.words)
         for part in sorter.groups(self._work.tick):

@@ -63,7 +63,7 @@ class Column:
         size = self._words * self._type.itemsize
         out = own_pages(rows * size)
         self._file.read(start * size, out)
-        return self._shaped(out)
+        return self._as_rows(out)
 
     def pieces(self) -> Iterator[Array]:
         """Yield the rows in order, at most COPY_ROWS at a time; rows in a file are read ahead."""
@@ -83,9 +83,9 @@ class Column:
 
     def mapped(self) -> Array:
         """Return all rows, one or more; rows in a file are read as they are looked at."""
-        return self.whole() if self._file is None else self._shaped(self._file.mapped())
+        return self.whole() if self._file is None else self._as_rows(self._file.mapped())
 
-    def _shaped(self, data: npt.NDArray[np.uint8]) -> Array:
+    def _as_rows(self, data: npt.NDArray[np.uint8]) -> Array:
         rows = data.view(self._type)
         return rows if self._words == 1 else rows.reshape(-1, self._words)
 

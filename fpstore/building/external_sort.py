@@ -139,10 +139,10 @@ def sort_rows(
     ``depth`` is a number of leading bits in which all keys agree.
     """
     all_bits = WORD_BITS * row_words(rows.keys)
-    digits = _counted_digits(rows, depth, threads, stop)
+    digits = _count_digits(rows, depth, threads, stop)
     if rows.size and int(digits.sizes.max()) == rows.size:  # a prefix that all have, or equal keys
-        depth = min(_shared_bits(rows.keys), all_bits - 1)
-        digits = _counted_digits(rows, depth, threads, stop)
+        depth = min(_common_prefix_bits(rows.keys), all_bits - 1)
+        digits = _count_digits(rows, depth, threads, stop)
     digits.scatter(out)
     depth += len(digits.sizes).bit_length() - 1
     if depth == all_bits:
@@ -197,7 +197,7 @@ def _sort_within(
             column[start : start + COPY_ROWS] = values[start : start + COPY_ROWS]
 
 
-def _counted_digits(
+def _count_digits(
     rows: NumberedRows, depth: int, threads: int, stop: _kernel.Stop | None
 ) -> DigitCounts:
     """Count digits that make parts small enough to be sorted in the cache, if keys are even."""
@@ -207,7 +207,7 @@ def _counted_digits(
     return DigitCounts(rows, depth, min(bits, WORD_BITS - depth % WORD_BITS), threads, stop)
 
 
-def _shared_bits(keys: Words) -> int:
+def _common_prefix_bits(keys: Words) -> int:
     columns = keys.reshape(len(keys), -1).T
     for word, column in enumerate(columns):
         if differing := int(column.min()) ^ int(column.max()):
@@ -414,7 +414,7 @@ class Sorter:
         Call ``tick`` with the number of rows sorted.
         """
         if self._runs is not None:
-            yield from self._merged(self._runs, tick)
+            yield from self._merge_runs(self._runs, tick)
         elif self.rows:
             rows, (self._keys, self._numbers) = self._rows_in_memory(), self._buffers(0)
             yield self._sort_and_group(rows, self._threads)
@@ -425,7 +425,7 @@ class Sorter:
         sort_rows(rows, out, threads, self._stop)
         return group_rows(*out, rows.keys)
 
-    def _merged(self, runs: Runs, tick: Callable[[int], None]) -> Iterator[SortedRows]:
+    def _merge_runs(self, runs: Runs, tick: Callable[[int], None]) -> Iterator[SortedRows]:
         if self._in_memory:
             self._spill()
         self._keys, self._numbers = self._buffers(0)

@@ -116,7 +116,7 @@ class StringSpool:
     def _note_equal(self, counts: Words, rows: Words, first: Words) -> None:
         """Set ``first`` at the rows of each hash to the first row with the same string."""
         several = counts > 1
-        data, ends = self._mapped()
+        data, ends = self._map_files()
         counts, rows = counts[several], rows[np.repeat(several, counts.astype(np.int64))]
         lims = np.concatenate([[0], np.cumsum(counts)]).astype(np.uint64)
         first[rows] = np.repeat(rows[lims[:-1].astype(np.int64)], counts.astype(np.int64))
@@ -144,7 +144,7 @@ class StringSpool:
             self.count += count
             tick(0)
 
-    def _mapped(self) -> tuple[npt.NDArray[np.uint8], Words]:
+    def _map_files(self) -> tuple[npt.NDArray[np.uint8], Words]:
         return np.memmap(self._data, np.uint8, "r"), self._ends.mapped()
 
     def numbers(self, start: int, end: int) -> Words:

@@ -79,7 +79,7 @@ class TableKeys:
         if self._in_memory is not None:
             return iter([self._in_memory])
         self._end_pass()
-        self._pass = self._merged()
+        self._pass = self._merge_runs()
         return self._pass
 
     def close(self) -> None:
@@ -97,7 +97,7 @@ class TableKeys:
     # Runs
 
     def _sort(self) -> None:
-        for (buffer, _), run in in_order(self._sorted_run, self._unsorted_runs(), self._threads):
+        for (buffer, _), run in in_order(self._sort_run, self._unsorted_runs(), self._threads):
             if len(run) == self._count:
                 self._in_memory = run
                 return
@@ -141,7 +141,7 @@ class TableKeys:
                 *(sort_buffer(self._run_rows, self._words) for _ in range(RUN_ARRAYS))
             )
 
-    def _sorted_run(self, unsorted: tuple[_RunBuffers, int]) -> Words:
+    def _sort_run(self, unsorted: tuple[_RunBuffers, int]) -> Words:
         rows, keys, scratch = (array[: unsorted[1]] for array in unsorted[0])
         if self._spec.kind == REFERENCES:
             _kernel.sort_keys(rows, scratch, None, self._stop)
@@ -152,13 +152,13 @@ class TableKeys:
 
     # Passes
 
-    def _merged(self) -> Generator[Words, None, None]:
+    def _merge_runs(self) -> Generator[Words, None, None]:
         """Yield the sorted keys of the merged runs; each array is valid until the next one."""
         assert self._parts is not None
         largest = max(map(count_rows, self._parts), default=0)
         buffers: list[tuple[Words, Words]] = []
 
-        def sorted_keys(part: Slices) -> tuple[tuple[Words, Words], int]:
+        def sort_part(part: Slices) -> tuple[tuple[Words, Words], int]:
             assert self._runs is not None
             try:
                 buffer = buffers.pop()
@@ -175,7 +175,7 @@ class TableKeys:
             _kernel.sort_keys(buffer[0][:size], buffer[1][:size], bits, self._stop)
             return buffer, size
 
-        for _, (buffer, size) in in_order(sorted_keys, self._parts, self._threads):
+        for _, (buffer, size) in in_order(sort_part, self._parts, self._threads):
             yield buffer[0][:size]
             buffers.append(buffer)
 

@@ -155,7 +155,7 @@ def temporary_prefix(path: Path) -> str:
 
 def refuse_inside_store(path: Path) -> None:
     """Raise InputError if a path to be written lies inside a store, where nothing else belongs."""
-    folder = _resolved(path.parent)
+    folder = _resolve_links(path.parent)
     for parent in () if folder is None else (folder, *folder.parents):
         with suppress(PermissionError):
             if is_store(parent):
@@ -167,11 +167,11 @@ def refuse_inside_store(path: Path) -> None:
 
 def lies_inside(path: Path, folder: Path) -> bool:
     """Whether a path is a folder or lies in it, with all links followed."""
-    inner, outer = _resolved(path), _resolved(folder)
+    inner, outer = _resolve_links(path), _resolve_links(folder)
     return inner is not None and outer is not None and inner.is_relative_to(outer)
 
 
-def _resolved(path: Path) -> Path | None:
+def _resolve_links(path: Path) -> Path | None:
     """Follow all links; None if they form a circle, or cannot be followed."""
     try:
         return path.resolve()

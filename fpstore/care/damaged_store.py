@@ -78,7 +78,7 @@ class DamagedStore:
         self._report = report
         numbers = generation_numbers(path)
         if not numbers:
-            raise _unrecoverable(path, "there is no generation left")
+            raise _unrecoverable_error(path, "there is no generation left")
         self.manifest: Manifest | None = None
         try:
             self.manifest = read_manifest(path)
@@ -161,7 +161,7 @@ class DamagedStore:
                 return start, None
             return start, start
         if log.header is None or log.header.generation != number:
-            raise _unrecoverable(
+            raise _unrecoverable_error(
                 path,
                 f"neither {MANIFEST_FILE} nor {log.path} says what generation {number} holds",
             )
@@ -173,11 +173,13 @@ class DamagedStore:
         if self.record is not None:
             digests = {self.record.set_digest}
         elif len(digests) > 1:
-            raise _unrecoverable(
+            raise _unrecoverable_error(
                 path, "its tables are of different sets, and no manifest says which"
             )
         elif not digests:
-            raise _unrecoverable(path, "neither a manifest nor a table with its header is left")
+            raise _unrecoverable_error(
+                path, "neither a manifest nor a table with its header is left"
+            )
         (digest,) = digests
         for table in tables:
             if table.header.set_digest != digest:
@@ -247,7 +249,7 @@ def _is_table_of(design: Design, table: Table) -> bool:
     return table.header.table_count == len(design.tables) and design.tables[number] == table.spec
 
 
-def _unrecoverable(path: Path, reason: str) -> CorruptStoreError:
+def _unrecoverable_error(path: Path, reason: str) -> CorruptStoreError:
     return CorruptStoreError(f"{path}: {reason}: nothing can be recovered", path=path)
 
 

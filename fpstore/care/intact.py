@@ -61,12 +61,12 @@ class RowFile:
         return self._column.rows
 
     @cached_property
-    def _mapped(self) -> npt.NDArray[Any]:
+    def _mapped_rows(self) -> npt.NDArray[Any]:
         return self._column.mapped() if len(self) else comparable(empty_rows(0, self._words))
 
     def read(self, start: int, end: int) -> Words:
         """Return the rows from ``start`` to before ``end``."""
-        part = np.array(self._mapped[start:end])
+        part = np.array(self._mapped_rows[start:end])
         return (
             part
             if self._words == 1
@@ -74,12 +74,12 @@ class RowFile:
         )
 
     def take(self, places: npt.NDArray[np.integer]) -> Words:
-        return np.array(self._mapped[places])
+        return np.array(self._mapped_rows[places])
 
     def places(self, rows: Words, inclusive: bool = False) -> npt.NDArray[np.intp]:
         """Return how many rows are less than each of ``rows``; with ``inclusive``, not greater."""
         places: npt.NDArray[np.intp] = np.searchsorted(
-            self._mapped, comparable(rows), "right" if inclusive else "left"
+            self._mapped_rows, comparable(rows), "right" if inclusive else "left"
         )
         return places
 
@@ -93,7 +93,7 @@ class RowFile:
         return places, self.places(rows, inclusive=True) > places
 
     def close(self) -> None:
-        self.__dict__.pop("_mapped", None)
+        self.__dict__.pop("_mapped_rows", None)
         self._column.close()
 
 
@@ -126,7 +126,7 @@ class IntactRecords(ABC):
         """Sort the records by key; of copies on unused pages, the first counts."""
         places = RowFile(folder)  # the start and the size of each record
         sorter = Sorter(memory, folder, words=self._width.words)
-        records = self._intact()
+        records = self._intact_items()
         for batch in iter(lambda: list(islice(records, BATCH_RECORDS)), []):
             sorter.add(self._width.rows(int.from_bytes(item.key, "big") for item in batch), None)
             places.append(
@@ -138,7 +138,7 @@ class IntactRecords(ABC):
             self._places.append(places.take(np.add.outer(2 * firsts, [0, 1])).reshape(-1))
         places.close()
 
-    def _intact(self) -> Iterator[Item]:
+    def _intact_items(self) -> Iterator[Item]:
         for item in salvaged_items(self._path, self._descriptor, self._width.bytes, self._longest):
             value = read_if_possible(self._descriptor, self._path, item.start, item.size)
             if self._is_intact(int.from_bytes(item.key, "big"), value):
@@ -182,9 +182,9 @@ class IdRecords(IntactRecords):
         super().__init__(path, shape, words, folder, memory)
 
     def _is_intact(self, key: int, value: bytes) -> bool:
-        return self._unpacked(key, value) is not None
+        return self._unpack(key, value) is not None
 
-    def _unpacked(self, key: int, value: bytes) -> tuple[Words, Words] | None:
+    def _unpack(self, key: int, value: bytes) -> tuple[Words, Words] | None:
         try:
             return unpack_record(value, record_seed(self._digest, key), printable(self._path))
         except CorruptStoreError:
@@ -193,7 +193,7 @@ class IdRecords(IntactRecords):
     def ids(self, number: int) -> tuple[Words, Words] | None:
         """Return (ids per fingerprint, ids) of a record, or None if it cannot be read again."""
         (value,) = self.values(np.array([number]))
-        return self._unpacked(rows_to_numbers(self.keys.read(number, number + 1))[0], value)
+        return self._unpack(rows_to_numbers(self.keys.read(number, number + 1))[0], value)
 
 
 class StringRecords(IntactRecords):
@@ -238,7 +238,7 @@ def intact_log(
 
     ``end`` is where the log ends, if that is known; a temporary file goes to the folder.
     """
-    with _readable(path, folder) as descriptor:
+    with _readable_copy(path, folder) as descriptor:
         log = LogFile(descriptor, path, header)
         pieces = [records for records in _whole_records(log, end) if log.fits(records)]
     expected, missing, losses = 1, list[str](), list[str]()
@@ -285,7 +285,7 @@ def _whole_records(log: LogFile, end: int | None) -> Iterator[Records]:
 
 
 @contextmanager
-def _readable(path: Path, folder: Path) -> Iterator[int]:
+def _readable_copy(path: Path, folder: Path) -> Iterator[int]:
     """Yield a descriptor of a copy of a file, with zeros where the disk cannot read it."""
     with (
         opened(path) as descriptor,

@@ -147,10 +147,10 @@ class RecoveredSet:
             ):
                 if len(self.united):
                     first, last = rows_to_numbers(values[[0, -1]])
-                    yield from self._without_ids(start, self.united.below(first))
+                    yield from self._read_without_ids(start, self.united.below(first))
                     start = self.united.below(last, inclusive=True)
                 yield identify_rows(values, records.ids(number) if has_record else None)
-        yield from self._without_ids(start, len(self.united))
+        yield from self._read_without_ids(start, len(self.united))
 
     def _rows_by_records(self, records: IdRecords) -> Iterator[IdentifiedRows]:
         """Yield the blocks by the records of ids.
@@ -166,12 +166,12 @@ class RecoveredSet:
             first = stop - (0 if record is None else len(record[0]))
             if first < start:
                 first, record = stop, None
-            yield from self._without_ids(start, first)
+            yield from self._read_without_ids(start, first)
             yield identify_rows(self.united.read(first, stop), record)
             start = stop
-        yield from self._without_ids(start, len(self.united))
+        yield from self._read_without_ids(start, len(self.united))
 
-    def _without_ids(self, start: int, end: int) -> Iterator[IdentifiedRows]:
+    def _read_without_ids(self, start: int, end: int) -> Iterator[IdentifiedRows]:
         return (
             identify_rows(self.united.read(at, min(at + PIECE_ROWS, end)), None)
             for at in range(start, end, PIECE_ROWS)

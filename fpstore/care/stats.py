@@ -144,7 +144,7 @@ def distribution(table: Table) -> dict[str, Any]:
     return {
         "buckets": len(entries),
         "empty_buckets": empty,
-        "entries_per_bucket": _spread(entries),
+        "entries_per_bucket": _summarize_counts(entries),
         "skew": skew,
     }
 
@@ -170,14 +170,14 @@ def _describe_blocks(
         if coded
         else None,
         "blocks": len(entries),
-        "entries_per_block": _spread(entries),
+        "entries_per_block": _summarize_counts(entries),
         # The bits of a block's first entry count as header; the codes of h at block bounds are not
         # stored.
         "fill": (min(used / payload, 1.0) if payload else 0.0) if coded else None,
     }
 
 
-def _spread(counts: npt.NDArray[Any]) -> dict[str, Any]:
+def _summarize_counts(counts: npt.NDArray[Any]) -> dict[str, Any]:
     if not len(counts):
         return {"least": 0, "mean": 0.0, "most": 0}
     return {"least": int(counts.min()), "mean": float(counts.mean()), "most": int(counts.max())}

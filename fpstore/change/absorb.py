@@ -151,10 +151,10 @@ class Absorb(Merge):
 
         def translate(ids: Words) -> Words:
             if len(ids) and int(ids.max()) >= end:
-                raise _unknown(other, int(ids.max()))
+                raise _missing_string_error(other, int(ids.max()))
             numbers: Words = np.asarray(table[ids])
             if (missing := numbers == NO_NUMBER).any():
-                raise _unknown(other, int(ids[missing][0]))
+                raise _missing_string_error(other, int(ids[missing][0]))
             is_new = numbers >= first
             rows = numbers[is_new] - np.uint64(first)
             numbers[is_new] = new.numbers_at(rows) + np.uint64(first)
@@ -180,7 +180,7 @@ def _strings(snapshot: StoreSnapshot) -> Iterator[tuple[Words, list[bytes]]]:
             )
 
 
-def _unknown(store: StoreSnapshot, number: int) -> CorruptStoreError:
+def _missing_string_error(store: StoreSnapshot, number: int) -> CorruptStoreError:
     folder = store.generation.folder
     return CorruptStoreError(
         f"{folder}: id number {number} has no string: {RUN_REPAIR}", path=folder, got=number

@@ -70,7 +70,7 @@ class SnapshotContent:
                 if not len(group[0]):
                     continue
             keys, counts, ids = group
-            yield group if self._renumber is None else _in_order(keys, counts, self._renumber(ids))
+            yield group if self._renumber is None else _sort_ids(keys, counts, self._renumber(ids))
 
     def keys(self, spec: TableSpec, stop: _kernel.Stop | None = None) -> Iterator[Words] | None:
         """Start a pass over the permuted fingerprints, ascending.
@@ -94,11 +94,11 @@ class SnapshotContent:
         if table is None:
             return None
         permutation = np.frombuffer(spec.permutation, np.uint8)
-        keys = self._updated(table, permutation, stop)
+        keys = self._apply_changes(table, permutation, stop)
         return (
             keys
             if self._bounds is None
-            else self._selected(keys, permutation, *map(leading_words, self._bounds))
+            else self._select_range(keys, permutation, *map(leading_words, self._bounds))
         )
 
     def shape(self) -> tuple[int, int] | None:
@@ -110,7 +110,7 @@ class SnapshotContent:
         count = record.fingerprints + len(self._add) - len(self._drop)
         return count, (record.set_digest + added - dropped) % 2**64
 
-    def _updated(
+    def _apply_changes(
         self, table: Table, permutation: npt.NDArray[np.uint8], stop: _kernel.Stop | None
     ) -> Iterator[Words]:
         drop, add = np.empty_like(self._drop), np.empty_like(self._add)
@@ -133,7 +133,7 @@ class SnapshotContent:
         yield from (add[i : i + COPY_ROWS] for i in range(added, len(add), COPY_ROWS))
 
     @staticmethod
-    def _selected(
+    def _select_range(
         keys: Iterator[Words], permutation: npt.NDArray[np.uint8], low: Words, high: Words
     ) -> Iterator[Words]:
         for piece in keys:
@@ -228,7 +228,7 @@ def union_of_groups(streams: list[Iterator[Groups]]) -> Iterator[Groups]:
     return _union_all(streams, cut_groups, _union_groups)
 
 
-def _in_order(keys: Words, counts: Words, ids: Words) -> Groups:
+def _sort_ids(keys: Words, counts: Words, ids: Words) -> Groups:
     """Sort the ids of each fingerprint again, and drop repeated ones."""
     owner = np.repeat(np.arange(len(keys)), counts.astype(np.int64))
     order = np.lexsort((ids, owner))
@@ -292,14 +292,14 @@ class _Stream:
         finally:
             self._buffers.clear()
 
-    def _sorted(self) -> Iterator[Words]:
+    def _sorted_keys(self) -> Iterator[Words]:
         keys = self._source.keys(self._design.tables[0], self._work.stop)
         assert keys is not None, "the first table of every store is in order of the fingerprints"
         return keys
 
     def _summarize(self) -> KeySummary:
         summary = KeySummary()
-        for piece in in_pieces(self._sorted()):
+        for piece in in_pieces(self._sorted_keys()):
             summary.add(piece)
             self._work.tick()
         return summary
@@ -319,7 +319,7 @@ class _Stream:
         keys = self._source.keys(spec, stop)
         if keys is None:
             # No source has this order.
-            sorted_keys = TableKeys(self._sorted, count, spec, writer.folder, self._each, stop)
+            sorted_keys = TableKeys(self._sorted_keys, count, spec, writer.folder, self._each, stop)
             try:
                 writer.write_table(number, sorted_keys)
             finally:

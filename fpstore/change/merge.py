@@ -197,7 +197,7 @@ class Merge:
 
     def _write(self, frozen: MergeStart, source: MergeInput, temporary: Path) -> _NewTables:
         totals = source.totals
-        manifest = self._redesigned(frozen.snapshot, totals.fingerprints)
+        manifest = self._choose_manifest(frozen.snapshot, totals.fingerprints)
         writer = GenerationWriter(temporary, manifest.blocks, self._work, self._resources.threads)
         used = None
         if totals.id_kind == "string":
@@ -222,7 +222,7 @@ class Merge:
             used,
         )
 
-    def _redesigned(self, snapshot: StoreSnapshot, count: int) -> Manifest:
+    def _choose_manifest(self, snapshot: StoreSnapshot, count: int) -> Manifest:
         """Return the manifest, with another design if the caller names one, or `auto` asks for it.
 
         `auto` chooses again when the number of fingerprints has changed by GROWTH.

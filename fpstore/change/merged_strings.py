@@ -122,7 +122,7 @@ class MergedStrings:
             whole = len(used) // step if copies else 0
             if whole:
                 writer.copy(
-                    self._updated(
+                    self._drop_unused(
                         writer, old, records[:whole], values[:whole], used[: whole * step]
                     )
                 )
@@ -132,7 +132,7 @@ class MergedStrings:
                 at += len(strings)
 
     @staticmethod
-    def _updated(
+    def _drop_unused(
         writer: StringWriter,
         old: Strings,
         records: Words,

@@ -159,18 +159,18 @@ class _PendingIds:
         ]
 
     def add(self, fingerprint: int, number: int) -> None:
-        ids = self._changed(fingerprint)
+        ids = self._editable_ids(fingerprint)
         if not ids and not self._before[fingerprint]:
             self._apply(ADD, fingerprint, number)
         insort(ids, number)
 
     def remove(self, fingerprint: int, number: int) -> None:
-        ids = self._changed(fingerprint)
+        ids = self._editable_ids(fingerprint)
         ids.remove(number)
         if not ids and not self._before[fingerprint]:
             self._apply(WIPE, fingerprint, 0)
 
-    def _changed(self, fingerprint: int) -> list[int]:
+    def _editable_ids(self, fingerprint: int) -> list[int]:
         return self._now.setdefault(fingerprint, list(self._before[fingerprint]))
 
     def _apply(self, kind: int, fingerprint: int, number: int) -> None:

@@ -126,7 +126,7 @@ def rows_writer(
         yield write
 
 
-def _without(matches: Sequence[Match], own_id: int | str) -> list[Match]:
+def _remove_own_id(matches: Sequence[Match], own_id: int | str) -> list[Match]:
     remaining = [
         match._replace(ids=[i for i in match.ids if i != own_id]) if match.distance == 0 else match
         for match in matches
@@ -191,7 +191,9 @@ def json_lines_writer(
                 }
                 record["query"] = query
                 shown = (
-                    query_matches if own_ids is None else _without(query_matches, own_ids[number])
+                    query_matches
+                    if own_ids is None
+                    else _remove_own_id(query_matches, own_ids[number])
                 )
                 record["matches"] = [_object(match, width) for match in shown]
                 if limited:

@@ -88,9 +88,9 @@ class Program(Verbs):
         except BrokenPipeError:
             return _reader_is_gone()
         except Interrupted as error:
-            return _interrupted(error.signal, error.then)
+            return _exit_by_signal(error.signal, error.then)
         except click.Abort:
-            return _interrupted(signal.SIGINT)
+            return _exit_by_signal(signal.SIGINT)
         except click.UsageError as error:
             path = error.ctx.command_path if error.ctx else "fpstore"
             if error.ctx and isinstance(error, _NO_ARGUMENTS):
@@ -149,7 +149,7 @@ def _describe(error: BaseException, running: str) -> str:
     return f"{place}: {error.strerror or error}"
 
 
-def _interrupted(number: signal.Signals, advice: str = "") -> int:
+def _exit_by_signal(number: signal.Signals, advice: str = "") -> int:
     print_error(ENDINGS.get(number, number.name) + advice)
     return EXIT_SIGNAL + number
 

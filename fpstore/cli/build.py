@@ -373,7 +373,8 @@ def plan(args: Arguments) -> None:
         and (plans[0].name == SCAN) != (radius >= crossing.radius)
     )
     print_text(
-        _crossing(n, radius, width, crossing) + (" auto weighs bytes, too." if differs else "")
+        _crossover_advice(n, radius, width, crossing)
+        + (" auto weighs bytes, too." if differs else "")
     )
     if not plans[0].fits:
         consequence = (
@@ -384,7 +385,7 @@ def plan(args: Arguments) -> None:
         print_text(f"No design fits the budgets{consequence}")
 
 
-def _crossing(n: int, radius: int, width: int, crossing: Crossover) -> str:
+def _crossover_advice(n: int, radius: int, width: int, crossing: Crossover) -> str:
     if radius > lookup_radius(width):
         return f"Above radius {lookup_radius(width)} there are no look-ups, only a scan."
     if crossing.radius > lookup_radius(width):

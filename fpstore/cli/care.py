@@ -278,7 +278,7 @@ def verify(args: Arguments) -> None:
         print_json({name: getattr(report, name) for name in names})
     else:
         for fault in report.faults:
-            click.echo(printable(_described(fault)))
+            click.echo(printable(_describe_fault(fault)))
         if report.ok and not args.quiet:
             parts = (
                 counted(report.tables, "table"),
@@ -297,7 +297,7 @@ def verify(args: Arguments) -> None:
         raise click.exceptions.Exit(1)
 
 
-def _described(fault: dict[str, Any]) -> str:
+def _describe_fault(fault: dict[str, Any]) -> str:
     message, path, block = str(fault["message"]), fault["path"], fault["block"]
     place = "" if path is None or path in message else f"{path}: "
     return (

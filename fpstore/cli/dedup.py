@@ -223,7 +223,7 @@ def dedup(args: Arguments) -> None:
             format=args.format,
         )
         notices.sources.append(corpus)
-        job = _planned(args, job, corpus)
+        job = _plan_search(args, job, corpus)
         folder = resume_folder(args)
         bars = stack.enter_context(args.bars(corpus))
         result = deduplicate(
@@ -299,7 +299,7 @@ def _maker(args: Arguments, kind: str) -> Any:
     return None if kind == FINGERPRINTS or of_reference else content.text_maker(args, DEDUP_METHOD)
 
 
-def _planned(args: Arguments, job: DedupJob, corpus: RowSource) -> DedupJob:
+def _plan_search(args: Arguments, job: DedupJob, corpus: RowSource) -> DedupJob:
     """Return the job with the search for this corpus; note the recall of bands."""
     with usage_errors():
         job = job.planned(corpus)

@@ -33,7 +33,7 @@ JOB = (options.OUTPUT, *options.LIMITS, RESUME, *options.RESULT)
 
 
 @contextmanager
-def _written(
+def _job_output(
     args: Arguments, job: StoreJob[Any], columns: tuple[str, ...], width: int = 64
 ) -> Iterator[tuple[Any, Writer]]:
     folder = resume_folder(args)
@@ -100,7 +100,7 @@ def pairs(args: Arguments) -> None:
     with open_store(args.store) as opened, args.bars() as bars:
         options.check_radius_option(args.radius, opened.width)
         job = pairs_job(opened, args.radius, args.duplicates, args.resources(bars))
-        with _written(args, job, PAIR_COLUMNS, opened.width) as (batches, writer):
+        with _job_output(args, job, PAIR_COLUMNS, opened.width) as (batches, writer):
             distinct, shared = _write_pairs(batches, writer)
         totals = job.snapshot.totals
         same = totals.ids - totals.fingerprints
@@ -153,7 +153,7 @@ def cluster(args: Arguments) -> None:
     with open_store(args.store) as opened, args.bars() as bars:
         options.check_radius_option(args.radius, opened.width)
         job = clusters_job(opened, args.radius, args.group, args.keep, args.resources(bars))
-        with _written(args, job, CLUSTER_COLUMNS) as (clusters, writer):
+        with _job_output(args, job, CLUSTER_COLUMNS) as (clusters, writer):
             write_clusters(clusters, writer, bars)
     largest = (
         f", the largest of {counted(int(clusters.sizes.max()), 'document')}"
@@ -220,7 +220,7 @@ def join(args: Arguments) -> None:
         options.check_radius_option(args.radius, opened.width)
         bars = stack.enter_context(args.bars())
         job = join_job(opened, other, args.radius, None, args.resources(bars))
-        with _written(args, job, PAIR_COLUMNS, opened.width) as (batches, writer):
+        with _job_output(args, job, PAIR_COLUMNS, opened.width) as (batches, writer):
             rows = sum(_write_pairs(batches, writer))
     notices.report(args)
     args.note(counted(rows, "pair") + " of fingerprints")

@@ -73,10 +73,10 @@ class ParsedValue(click.ParamType):  # type: ignore[type-arg]  # generic in newe
         try:
             return self._read(value)
         except InputError as error:
-            raise click.UsageError(refusal(error, _named(param)), ctx) from None
+            raise click.UsageError(refusal(error, _parameter_name(param)), ctx) from None
 
 
-def _named(param: click.Parameter | None) -> str:
+def _parameter_name(param: click.Parameter | None) -> str:
     return (
         "a value"
         if param is None
@@ -127,7 +127,7 @@ def _number(text: str) -> Any:
     return text
 
 
-def _refusing(is_right: Callable[[str], bool], requirement: str) -> Callable[[str], str]:
+def _text_check(is_right: Callable[[str], bool], requirement: str) -> Callable[[str], str]:
     def read(text: str) -> str:
         if not is_right(text):
             raise InputError(f"must {requirement}, got {show(text)}")
@@ -139,13 +139,13 @@ def _refusing(is_right: Callable[[str], bool], requirement: str) -> Callable[[st
 BLOCK = ParsedValue("integer", lambda text: check_block_bytes(_number(text)))
 BUDGET = ParsedValue("size", lambda text: parse_size(text, "the size"))
 COUNT = whole_number(1, 2**63 - 1)
-NAME = ParsedValue("name", _refusing(bool, "be the name of a column"))
+NAME = ParsedValue("name", _text_check(bool, "be the name of a column"))
 NUMBER_OF_ALL = ParsedValue("number", parse_count)
 RADIUS = whole_number(0, WIDTHS[-1])
 SHARE = ParsedValue("number", lambda text: check_share(_number(text), "the share"))
 SUFFIX = ParsedValue(
     "text",
-    _refusing(
+    _text_check(
         lambda text: text.startswith(".") and len(text) > 1, "start with a dot, such as .txt"
     ),
 )

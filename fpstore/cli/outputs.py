@@ -17,7 +17,7 @@ from fpstore.io import Writer, open_writer
 from fpstore.work.checkpoint import Checkpoint, JobIdentity, remove_ended
 
 
-def _last(context: click.Context, _: click.Parameter, output: str) -> str:
+def _check_output_argument(context: click.Context, _: click.Parameter, output: str) -> str:
     """Refuse a single argument, which click takes for the last."""
     if not context.params["inputs"]:
         raise click.UsageError(
@@ -26,7 +26,7 @@ def _last(context: click.Context, _: click.Parameter, output: str) -> str:
     return output
 
 
-OUTPUT = argument("output", "OUTPUT", callback=_last)
+OUTPUT = argument("output", "OUTPUT", callback=_check_output_argument)
 OUTPUT_IS_LAST = output_is("OUTPUT is the last argument, after all inputs")
 SUFFIX = ".resume"
 RESUME = option(

@@ -266,7 +266,7 @@ def _run(store: Store, args: Arguments, answer: Callable[[Words], Matches], scan
         with_ids = first[0].ids is not None if first else queries.kind in (TEXTS, PICTURES, VECTORS)
         writer = nullcontext() if args.quiet else _writer(args, queries.kind, with_ids, store.width)
         write = stack.enter_context(writer)
-        for matches in _answered(
+        for matches in _answer_batches(
             chain(first, chunks), SCANNED_AT_ONCE if scanning else CHUNK_QUERIES, answer, write
         ):
             done, cut_off, has_match = (
@@ -284,7 +284,7 @@ def _run(store: Store, args: Arguments, answer: Callable[[Words], Matches], scan
     return MATCHED if has_match else UNMATCHED
 
 
-def _answered(
+def _answer_batches(
     chunks: Iterable[Chunk | QueryBatch],
     most: int,
     answer: Callable[[Words], Matches],

@@ -79,7 +79,7 @@ def task() -> None:
     """
 
 
-def _opened(args: Arguments) -> Plan:
+def _open_plan(args: Arguments) -> Plan:
     # with what processes need: fpstore dedup knows the options without it
     from fpstore.plans import open_plan
 
@@ -111,7 +111,7 @@ def run(args: Arguments) -> None:
     $ fpstore task run shards.plan --index 0 --threads 1
     $ fpstore task run shards.plan --processes 2 --memory 1GiB --json
     """
-    plan = _opened(args)
+    plan = _open_plan(args)
     if (args.index is None) == (args.processes is None):
         fail("give --index for one task, or --processes for all that are left")
     if args.index is not None:
@@ -151,7 +151,7 @@ def status(args: Arguments) -> None:
     $ fpstore task status shards.plan
     $ fpstore task status shards.plan --json
     """
-    stages = _opened(args).status()
+    stages = _open_plan(args).status()
     if args.as_json:
         print_json([{**stage._asdict(), "seconds_left": stage.seconds_left} for stage in stages])
         return
@@ -163,7 +163,7 @@ def status(args: Arguments) -> None:
         "begun": [f"{stage.begun:,}" if stage.begun else "" for stage in stages],
         "rate": list(map(_rate, stages)),
         "time left": list(map(_time_left, stages)),
-        "indexes left": list(map(_first_left, stages)),
+        "indexes left": list(map(_first_open_tasks, stages)),
     }
     shown = {name: cells for name, cells in columns.items() if any(cells)}
     words = [
@@ -187,7 +187,7 @@ def _is_in_part(stage: StageStatus) -> bool:
     return 0 < stage.done < stage.tasks
 
 
-def _first_left(stage: StageStatus) -> str:
+def _first_open_tasks(stage: StageStatus) -> str:
     """Return the first open tasks of a stage that is done in part."""
     hidden = f" and {len(stage.left) - SHOWN:,} more" if len(stage.left) > SHOWN else ""
     return ", ".join(map(str, stage.left[:SHOWN])) + hidden if _is_in_part(stage) else ""
@@ -240,7 +240,7 @@ def finish(args: Arguments) -> None:
     $ fpstore task finish shards.plan --json
     """
     with args.bars() as bars:
-        summary = _opened(args).finish(progress=bars)
+        summary = _open_plan(args).finish(progress=bars)
     show_summary(args, summary)
 
 

@@ -72,7 +72,7 @@ def covers(tables: Sequence[TableSpec], radius: int, effort: ProofBudget | None 
         )
         if sum(sorted(hits, reverse=True)[:errors]) < sum(needs.values()):
             return False
-        worthwhile = _worthwhile(merged, max(needs.values()))
+        worthwhile = _drop_covered(merged, max(needs.values()))
         choices = min(([m for m in worthwhile if m & table] for table in needs), key=len)
         for members in choices:
             after = {t: n - bool(t & members) for t, n in needs.items()}
@@ -111,7 +111,7 @@ def _disjoint_blocks(tables: Sequence[TableSpec]) -> list[tuple[int, int]] | Non
     return disjoint
 
 
-def _worthwhile(classes: Mapping[int, int], most: int) -> dict[int, int]:
+def _drop_covered(classes: Mapping[int, int], most: int) -> dict[int, int]:
     """Drop each class whose errors could also lie on another class that hits all its tables.
 
     There are at most ``most`` errors.

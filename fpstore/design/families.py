@@ -189,7 +189,7 @@ FLIP_SLACK_BITS = 2
 
 
 @lru_cache(maxsize=1024)
-def _needed_at(design: Design, radius: int) -> tuple[tuple[int, TableSpec], ...]:
+def _tables_for_radius(design: Design, radius: int) -> tuple[tuple[int, TableSpec], ...]:
     """Return the tables and flips that a radius needs, by position in the design.
 
     As few as can be proved in reasonable time.
@@ -213,7 +213,11 @@ def _needed_at(design: Design, radius: int) -> tuple[tuple[int, TableSpec], ...]
 
 def needed_tables(design: Design) -> tuple[tuple[int, TableSpec], ...]:
     """Return (place, table) of each look-up at the design's radius, with the needed flips."""
-    return ((0, design.tables[0]),) if design.radius == 0 else _needed_at(design, design.radius)
+    return (
+        ((0, design.tables[0]),)
+        if design.radius == 0
+        else _tables_for_radius(design, design.radius)
+    )
 
 
 @lru_cache(maxsize=256)
@@ -224,7 +228,7 @@ def _lookups(
     if radius == 0:
         return (TableLookup(0, min(design.width.bits, WORD_BITS), 0, 0 in prefixes),)
     result = []
-    for table, spec in _needed_at(design, radius):
+    for table, spec in _tables_for_radius(design, radius):
         prefix = spec.prefix_bits
         if spec.flips:
             prefix = min(prefix, prefixes.get(table, max(log2_count - FLIP_SLACK_BITS, 0)))

@@ -137,11 +137,13 @@ def designs(
         # larger buckets are fewer, which may cost less
         for bucket in {*range(most - 4, most + 1, 2), min(most, TAG_BITS)}:
             if bucket > max(spread(blocks, radius)):  # otherwise every bucket would be looked up
-                yield _plain(blocks, bucket, radius, width, varying)
+                yield _block_design(blocks, bucket, radius, width, varying)
 
 
 @lru_cache(maxsize=512)  # a set of another size has mostly the same ones
-def _plain(blocks: int, bucket: int, radius: int, width: int, bits: tuple[int, ...]) -> JoinDesign:
+def _block_design(
+    blocks: int, bucket: int, radius: int, width: int, bits: tuple[int, ...]
+) -> JoinDesign:
     """Return the design of blocks of successive bits."""
     length = len(bits) // blocks
     # the first table is in the order of the fingerprints
@@ -284,7 +286,7 @@ def plan_join(
     best = [design for _, design in plans[:SAMPLED_PLANS]]
     sampled = with_times([*best, scan_design(radius, width, even_bits)], sample)
     least, first = sampled[0]
-    near = _near(first, sample) * count
+    near = _mean_meetings(first, sample) * count
     near_time = work_nanoseconds(JoinWork(0, 0, near, near), count, queries)
     saved = least - plans[0][0] - near_time  # at most
     if saved > DEALING_NANOSECONDS:
@@ -293,7 +295,7 @@ def plan_join(
     return min(sampled, key=itemgetter(0))[1]
 
 
-def _near(design: JoinDesign, sample: Sample) -> float:
+def _mean_meetings(design: JoinDesign, sample: Sample) -> float:
     """Return the mean number of tables in which a pair within twice the radius meets.
 
     The mean is over all pairs of the sample. The bits in which pairs differ may be anywhere: how

@@ -117,7 +117,7 @@ def plan(
     disk_budget = None if disk_budget is None else parse_size(disk_budget, "disk_budget")
     memory_budget = None if memory_budget is None else parse_size(memory_budget, "memory_budget")
     rows = None if sample is None else check_fingerprints(sample, valid_width, "sample")
-    return _ranked(
+    return _rank_plans(
         n,
         radius,
         Requirements(valid_width, disk_budget, memory_budget, storage, blocks, prefer),
@@ -125,7 +125,7 @@ def plan(
     )
 
 
-def _ranked(n: int, radius: int, required: Requirements, sample: Words | None) -> list[Plan]:
+def _rank_plans(n: int, radius: int, required: Requirements, sample: Words | None) -> list[Plan]:
     """Return the plans in the order of :func:`plan`; the sample is of rows."""
     storage = required.storage
     if required.memory_budget is None and storage == "hot":
@@ -221,11 +221,11 @@ def choose(
 
     InputError if none fits the disk budget.
     """
-    plans = _ranked(n, radius, required, sample)
+    plans = _rank_plans(n, radius, required, sample)
     if not plans[0].fits:
         # A store over the memory budget works, with misses of the page cache; one over the disk
         # budget cannot be built.
-        plans = _ranked(n, radius, required._replace(storage="cold"), sample)
+        plans = _rank_plans(n, radius, required._replace(storage="cold"), sample)
     if not plans[0].fits:
         least = min(plans, key=lambda p: p.disk_bytes)
         raise InputError(

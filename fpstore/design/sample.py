@@ -70,7 +70,7 @@ class Sample:
 
     def within(self, table: TableSpec, prefix_bits: int, flips: int) -> float:
         """Return the share of the set within ``flips`` of a fingerprint in the leading bits."""
-        pairs = self._within(table.permutation[:prefix_bits])
+        pairs = self._counts_within(table.permutation[:prefix_bits])
         near = int(pairs[min(flips, len(pairs) - 1)]) if len(pairs) else 0
         if near >= MIN_PAIRS:
             return near / int(pairs[-1])
@@ -83,7 +83,7 @@ class Sample:
         variants = ball_size(prefix_bits, flips)
         return self.share(table, prefix_bits) * (1 + evenness * (variants - 1))
 
-    def _within(self, bits: Sequence[int]) -> npt.NDArray[np.int64]:
+    def _counts_within(self, bits: Sequence[int]) -> npt.NDArray[np.int64]:
         """Return how many pairs differ in at most 0, 1, ... of these bits."""
         key = frozenset(bits)
         if key not in self._pairs_within:

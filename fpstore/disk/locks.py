@@ -62,7 +62,7 @@ class WriterLock(FolderLock):
     """
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(folder, LOCK_FILE, _refused)
+        super().__init__(folder, LOCK_FILE, _locked_error)
 
 
 def process_name(number: str) -> str:
@@ -76,7 +76,7 @@ def process_name(number: str) -> str:
     )
 
 
-def _refused(folder: Path, holder: str) -> StoreLockedError:
+def _locked_error(folder: Path, holder: str) -> StoreLockedError:
     name = process_name(holder)
     then = "insert, delete and merge in that process, or wait until it has closed the store"
     if name == THIS_PROCESS:

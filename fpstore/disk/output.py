@@ -37,7 +37,7 @@ class Output:
         Valid until the next call.
         """
         if self._filled >= WRITE_BYTES:
-            self._put()
+            self._put_in_place()
         if len(self._buffer) < self._filled + size:
             larger = own_pages(max(self._filled + size, WRITE_BYTES + size))
             larger[: self._filled] = self._buffer[: self._filled]
@@ -58,7 +58,7 @@ class Output:
             self.advance(len(piece))
             done += len(piece)
 
-    def _put(self) -> None:
+    def _put_in_place(self) -> None:
         """Write full pieces, or have the thread write them after the pieces before them."""
         size = self._filled // WRITE_BYTES * WRITE_BYTES
         pieces, remainder = self._buffer[:size], self._buffer[size : self._filled]

@@ -245,7 +245,7 @@ class ColumnTable(StoredFile):
     def intact_runs(self) -> Sequence[IntactRun]:
         """The entries that can be read, in order; the first use reads the whole file."""
         header = self.header
-        good = self._intact(0, (header.file_bytes - header.checksums_offset) // 8)
+        good = self._intact_pages(0, (header.file_bytes - header.checksums_offset) // 8)
         whole = _intact_entries(good, header.tags_offset, self._entry_bytes, header.count)
         if self._is_rows:
             return [IntactRun(first, end, 0, 0) for first, end in whole]
@@ -277,7 +277,7 @@ class ColumnTable(StoredFile):
             np.uint32
         )
 
-    def _intact(self, first: int, end: int) -> npt.NDArray[np.bool_]:
+    def _intact_pages(self, first: int, end: int) -> npt.NDArray[np.bool_]:
         """Return which of successive pages can be read and have the right checksums."""
         if end - first <= PIECE_PAGES:
             with suppress(*UNREADABLE):
@@ -287,7 +287,7 @@ class ColumnTable(StoredFile):
         if end - first == 1:
             return np.zeros(1, bool)
         middle = (first + end) // 2
-        return np.concatenate([self._intact(first, middle), self._intact(middle, end)])
+        return np.concatenate([self._intact_pages(first, middle), self._intact_pages(middle, end)])
 
     def read_run(self, run: IntactRun) -> Iterator[tuple[int, Words]]:
         """Yield (number of the first, keys or rows) of an intact run, in bounded pieces.
@@ -327,7 +327,9 @@ class ColumnTable(StoredFile):
         last = empty = Width(header.width).empty(0) if self._is_rows else np.empty(0, np.uint64)
         digest = 0
         for first, end in self._parts(0, header.count):
-            entries = self._rows(first, end) if self._is_rows else self._checked_keys(first, end)
+            entries = (
+                self._rows(first, end) if self._is_rows else self._read_checked_keys(first, end)
+            )
             joined = np.concatenate([last, entries])
             wrong = np.flatnonzero(~ascending(joined))
             if len(wrong):
@@ -356,7 +358,7 @@ class ColumnTable(StoredFile):
             )
         return digest
 
-    def _checked_keys(self, first: int, end: int) -> Words:
+    def _read_checked_keys(self, first: int, end: int) -> Words:
         """Return keys, and check the bits behind the fingerprint or the row number in each key."""
         header = self.header
         columns = self._columns(first, end)
@@ -496,7 +498,7 @@ class ColumnWriter:
         """
         before, self._fed = self._fed, self._fed + len(entries)
         if self._fed > self._layout.fingerprint_count:
-            raise self._miscounted()
+            raise self._count_error()
         for start in range(0, len(entries), FEED_KEYS):
             part = entries[start : start + FEED_KEYS]
             if self._layout.kind == KIND_ROWS:
@@ -518,7 +520,7 @@ class ColumnWriter:
         only after :meth:`sync`.
         """
         if self._fed != self._layout.fingerprint_count:
-            raise self._miscounted()
+            raise self._count_error()
         self._write(_kernel.HEADER_BYTES, self._cutter.directory().view(np.uint8))
         self._write(*self._tags.take())
         self._write(*self._rest.take())
@@ -555,7 +557,7 @@ class ColumnWriter:
         )
         self._summed[first : first + len(whole) // size] = True
 
-    def _miscounted(self) -> CorruptStoreError:
+    def _count_error(self) -> CorruptStoreError:
         return CorruptStoreError(
             f"{self._path}: it would hold {self._fed} entries instead of "
             f"{self._layout.fingerprint_count}"

@@ -71,9 +71,11 @@ class Dictionary:
 
     def _check_hash(self, number: int, string: bytes, key: int) -> None:
         if string_hash(string) != key:
-            raise self._damaged(f"id number {number} is listed for another string: {RUN_REPAIR}")
+            raise self._damage_error(
+                f"id number {number} is listed for another string: {RUN_REPAIR}"
+            )
 
-    def _damaged(self, fault: str) -> CorruptStoreError:
+    def _damage_error(self, fault: str) -> CorruptStoreError:
         return CorruptStoreError(f"{self.strings.path}: {fault}", path=self.strings.path)
 
     def verify(self, tick: Callable[[int], None] = lambda rows: None) -> npt.NDArray[np.bool_]:
@@ -92,9 +94,11 @@ class Dictionary:
         strings = int(np.count_nonzero(has_string))
         numbers = self.mapping.verify(tick)
         if strings != numbers:
-            raise self._damaged(f"the id dictionary has {strings} strings and {numbers} numbers")
+            raise self._damage_error(
+                f"the id dictionary has {strings} strings and {numbers} numbers"
+            )
         if groups_digest(self.groups(), tick) != digest % 2**64:
-            raise self._damaged(
+            raise self._damage_error(
                 "the id dictionary is damaged: numbers are listed for other strings"
             )
         return has_string

@@ -111,10 +111,10 @@ class MappingWriter:
     def add(self, keys: Words, counts: Words, numbers: Words) -> None:
         """Append distinct keys with the count of their numbers, and all numbers in order."""
         self.number_count += len(numbers)
-        entry_counts = self._counted(self.table.feed(keys))
+        entry_counts = self._note_counts(self.table.feed(keys))
         self._background.submit(self._put, (keys, counts, numbers), entry_counts)
 
-    def _counted(self, entry_counts: Counts) -> Counts:
+    def _note_counts(self, entry_counts: Counts) -> Counts:
         self.largest_block = max(self.largest_block, int(entry_counts.max(initial=0)))
         return entry_counts
 
@@ -151,7 +151,7 @@ class MappingWriter:
 
         The table is durable after its sync.
         """
-        entry_counts = self._counted(self.table.finish())
+        entry_counts = self._note_counts(self.table.finish())
         self._background.wait()
         self._background.end()
         self._counts.append(entry_counts)
@@ -201,7 +201,7 @@ class IdMapping:
         key = self.table.kernel.key_of(block)
         record = self.file.get(key, block)
         if record is None:
-            raise self._missing(block)
+            raise self._missing_block_error(block)
         return _kernel.unpack_rank(record, record_seed(self._digest, key), rank, self.name)
 
     def gather(self, keys: Words) -> tuple[Lims, Words]:
@@ -229,7 +229,7 @@ class IdMapping:
         stored = self.file.get_many(keys, distinct)
         records = [record for record in stored if record is not None]
         if len(records) != len(keys):
-            raise self._missing(int(distinct[stored.index(None)]))
+            raise self._missing_block_error(int(distinct[stored.index(None)]))
         return _kernel.gather_ids(
             records, _seed_words(keys), inverse.astype(np.uint64), ranks, self._digest, self.name
         )
@@ -327,7 +327,7 @@ class IdMapping:
             last = next(lasts, None)
             key, record = next(records, (None, b""))
             if last is None or key != last:
-                raise self._missing(block)
+                raise self._missing_block_error(block)
             counts, numbers = unpack_record(
                 record, record_seed(self._digest, last), self.name, block
             )
@@ -352,7 +352,7 @@ class IdMapping:
             )
         return total
 
-    def _missing(self, block: int) -> CorruptStoreError:
+    def _missing_block_error(self, block: int) -> CorruptStoreError:
         return CorruptStoreError(
             f"{self.path}: the id record of block {block} is missing", path=self.path, block=block
         )

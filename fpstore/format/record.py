@@ -67,7 +67,7 @@ def pack_change(change: Change) -> bytes:
             change.fingerprints.astype("<u8", copy=False).tobytes(),
             change.ids.astype("<u8", copy=False).tobytes(),
             change.kinds.tobytes(),
-            *_framed(change.strings),
+            *_frame_strings(change.strings),
         )
     )
 
@@ -85,14 +85,14 @@ def pack_one(totals: Totals, row: Row, strings: list[bytes], words: int) -> byte
         words,
     )
     if words == 1:
-        return b"".join((_ONE_ROW.pack(*head, fingerprint, number, kind), *_framed(strings)))
+        return b"".join((_ONE_ROW.pack(*head, fingerprint, number, kind), *_frame_strings(strings)))
     rows = row_of_number(fingerprint, words).astype("<u8", copy=False).tobytes()
     return b"".join(
-        (_PAYLOAD.pack(*head), rows, _ID_AND_KIND.pack(number, kind), *_framed(strings))
+        (_PAYLOAD.pack(*head), rows, _ID_AND_KIND.pack(number, kind), *_frame_strings(strings))
     )
 
 
-def _framed(strings: Iterable[bytes]) -> Iterable[bytes]:
+def _frame_strings(strings: Iterable[bytes]) -> Iterable[bytes]:
     for string in strings:
         yield _LENGTH.pack(len(string))
         yield string

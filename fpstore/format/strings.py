@@ -262,24 +262,24 @@ class Strings:
         self._reader = SealedReader(path, shape)
         if count > MAX_STRINGS * (entries := self._reader.file.entries):
             self.close()
-            raise self._damaged(f"{entries} records cannot hold {count} strings")
+            raise self._damage_error(f"{entries} records cannot hold {count} strings")
         self._last: tuple[int, bytes] = -1, b""  # the record that was read last, and its content
 
     @cached_property
     def layout(self) -> StringLayout:
         layout = parse_layout(map(self._reader.file.get, LAYOUT_KEYS))
         if layout is None:
-            raise self._damaged("the layout of the strings is damaged")
+            raise self._damage_error("the layout of the strings is damaged")
         return layout
 
     @property
     def per_record(self) -> int:
         return self.layout.per_record
 
-    def _damaged(self, fault: str) -> CorruptStoreError:
+    def _damage_error(self, fault: str) -> CorruptStoreError:
         return CorruptStoreError(f"{self.path}: {fault}: {RUN_REPAIR}", path=self.path)
 
-    def _unknown(self, number: int) -> CorruptStoreError:
+    def _unknown_number_error(self, number: int) -> CorruptStoreError:
         return CorruptStoreError(f"{self.path}: id number {number} has no string", path=self.path)
 
     @cached_property
@@ -292,27 +292,29 @@ class Strings:
         counts: Words = np.minimum(np.uint64(self.count) - records * per_record, per_record)
         return counts
 
-    def _damaged_record(self, record: int) -> CorruptStoreError:
+    def _record_error(self, record: int) -> CorruptStoreError:
         first = record * self.per_record
-        return self._damaged(
+        return self._damage_error(
             f"the strings of id numbers {first} to {first + self.per_record - 1} are damaged"
         )
 
     def string(self, number: int) -> str:
         """Return the string of a number; CorruptStoreError if there is none."""
         if number >= self.count:
-            raise self._unknown(number)
+            raise self._unknown_number_error(number)
         per_record = self.layout.per_record
         record, rank = divmod(number, per_record)
         if self._last[0] != record:
             value = self._reader.file.get(record, record)
             content = None if value is None else self._records.content(record, value)
             if content is None:
-                raise self._damaged_record(record)
+                raise self._record_error(record)
             self._last = record, content
         string = _kernel.string_at(self._last[1], min(per_record, self.count - number + rank), rank)
         if not string:
-            raise self._damaged_record(record) if string is None else self._unknown(number)
+            raise (
+                self._record_error(record) if string is None else self._unknown_number_error(number)
+            )
         return string
 
     def get_many(self, numbers: Words) -> list[bytes]:
@@ -357,7 +359,7 @@ class Strings:
             selected[starts + self._ranks(numbers[rows])] = True
             strings = StringColumn(*column).filter(selected)
             if (empty := np.flatnonzero(strings.sizes == 0)).size:
-                raise self._unknown(int(numbers[rows][empty[0]]))
+                raise self._unknown_number_error(int(numbers[rows][empty[0]]))
             yield strings
 
     def _ranks(self, numbers: Words) -> Words:
@@ -374,7 +376,7 @@ class Strings:
         their values, and their contents, or None if a value is damaged).
         """
         if len(numbers) and int(numbers[-1]) >= self.count:
-            raise self._unknown(int(numbers[-1]))
+            raise self._unknown_number_error(int(numbers[-1]))
         records = numbers // np.uint64(self.per_record)
         lims = np.append(np.flatnonzero(np.diff(records, prepend=NO_RECORD)), len(numbers))
         distinct = records[lims[:-1]]
@@ -398,13 +400,13 @@ class Strings:
         ):
             content = None if value is None else self._records.content(record, value)
             if content is None or _kernel.string_at(content, count, 0) is None:
-                return self._damaged_record(record)
+                return self._record_error(record)
         for number in numbers.tolist():
             try:
                 self.string(number)
             except CorruptStoreError as error:
                 return error
-        return self._damaged("strings cannot be read")
+        return self._damage_error("strings cannot be read")
 
     def records(self) -> Iterator[tuple[int, list[bytes]]]:
         """Yield (first record, values of successive records) in order, as they lie in the file."""
@@ -413,7 +415,7 @@ class Strings:
         values: list[bytes] = []
         for record, (key, value) in enumerate(items):
             if key != record:
-                raise self._damaged(f"record {record} of the strings is missing")
+                raise self._damage_error(f"record {record} of the strings is missing")
             values.append(value)
             size += len(value)
             if len(values) == RECORDS_AT_ONCE or size >= VALUE_BYTES:
@@ -438,7 +440,7 @@ class Strings:
         """Raise CorruptStoreError unless the values of records have the right checksums."""
         for record, value in zip(records.tolist(), values, strict=True):
             if _kernel.checked_frame(value, record) is None:
-                raise self._damaged_record(record)
+                raise self._record_error(record)
 
     def columns(self) -> Iterator[tuple[int, StringColumn]]:
         """Yield (number of the first string, strings) in order of the numbers.

@@ -84,7 +84,7 @@ class MinHashSketcher(Fingerprinter[Item_contra], Sketcher[Item_contra]):
 
     def signed(self, items: Sequence[Any]) -> Signed:
         """Return the first bits of fingerprints."""
-        hashed = self._wide.hashed(items)
+        hashed = self._wide_hasher.hashed(items)
         return Signed(signature_bytes(hashed.rows), hashed.known)
 
     def sketch_batch(self, items: Sequence[Any], count: int) -> Sketched:
@@ -111,7 +111,7 @@ class MinHashSketcher(Fingerprinter[Item_contra], Sketcher[Item_contra]):
         return np.array([_weighted_jaccard(first, other) for other in weights], np.float64)
 
     @cached_property
-    def _wide(self) -> Any:
+    def _wide_hasher(self) -> Any:
         return self.with_width(_SIGNATURE.bits)
 
     @cached_property
@@ -123,7 +123,7 @@ class MinHashSketcher(Fingerprinter[Item_contra], Sketcher[Item_contra]):
         hasher = self._with_values_cache.get(functions)
         if hasher is None:
             first = MAX_SIGNATURE_BITS + functions.start
-            hasher = self._wide.with_bands(Bands(len(functions), 1), first)
+            hasher = self._wide_hasher.with_bands(Bands(len(functions), 1), first)
             self._with_values_cache[functions] = hasher
         return hasher
 

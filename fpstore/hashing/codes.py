@@ -165,11 +165,11 @@ class BitSample(CodeHash):
         return nonzero
 
     def _measures(self, vector: Array, others: Array) -> Reals:
-        differing = np.bitwise_count(self._packed(vector[None]) ^ self._packed(others)).sum(1)
+        differing = np.bitwise_count(self._pack(vector[None]) ^ self._pack(others)).sum(1)
         distances: Reals = differing.astype(np.float64)
         return distances
 
-    def _packed(self, rows: Array) -> Array:
+    def _pack(self, rows: Array) -> Array:
         if rows.shape[1] == self.dimension:
             return np.packbits(rows != 0, axis=1)
         rows = rows.copy()
@@ -366,7 +366,7 @@ class BitLaw(Law):
 
     def differing(self, similarity: float) -> float:
         """Return the share of the bits that differ."""
-        return self._measured(similarity) / self.code_bits
+        return self._check_measure(similarity) / self.code_bits
 
     def estimate(self, distances: npt.NDArray[np.intp], bits: int) -> Reals:
         """Return the distances of vectors for distances of signatures."""

@@ -93,7 +93,7 @@ class Law(ABC):
             raise InputError(reason, got=value)
         return number
 
-    def _measured(self, value: object) -> float:
+    def _check_measure(self, value: object) -> float:
         """Return a value of the measure, clipped to the limits if it exceeds them by rounding."""
         least, most = self.limits
         slack = _ROUNDING * (most - least)
@@ -121,7 +121,7 @@ class JaccardLaw(Law):
 
     def collision(self, similarity: float) -> float:
         """Return the similarity."""
-        return self._measured(similarity)
+        return self._check_measure(similarity)
 
     def estimate(self, distances: npt.NDArray[np.intp], bits: int) -> Reals:
         """Return the similarities for distances of signatures."""
@@ -138,10 +138,10 @@ def _estimates(law: Law, bits: int) -> Reals:
     least, most = law.limits
     near, far = (least, most) if law.is_distance else (most, least)
     shares = np.arange(bits + 1) / bits
-    return np.array([_inverse(law.differing, share, near, far) for share in shares.tolist()])
+    return np.array([_invert(law.differing, share, near, far) for share in shares.tolist()])
 
 
-def _inverse(differing: Callable[[float], float], share: float, near: float, far: float) -> float:
+def _invert(differing: Callable[[float], float], share: float, near: float, far: float) -> float:
     """Return the measure at which a share of bits differs; the share grows from near to far."""
     if differing(far) <= share:
         return far

@@ -133,7 +133,7 @@ class NormalForm:
 
     def join_words(self, text: str) -> str:
         """Return a text without hyphens and line ends that break words, if `hyphens` says so."""
-        return text if self.hyphens == "keep" else _BROKEN_WORD.sub(_joint, text)
+        return text if self.hyphens == "keep" else _BROKEN_WORD.sub(_replace_hyphen, text)
 
     def translated(self, text: str) -> str:
         """Return the normal form of a text with all of its spaces."""
@@ -202,10 +202,10 @@ class Encoded(NamedTuple):
 
 
 def encoded(texts: Sequence[str]) -> Encoded:
-    return _joined([text.encode("utf-8", "surrogatepass") for text in texts])
+    return _join([text.encode("utf-8", "surrogatepass") for text in texts])
 
 
-def _joined(parts: Sequence[bytes]) -> Encoded:
+def _join(parts: Sequence[bytes]) -> Encoded:
     offsets = np.zeros(len(parts) + 1, np.uint64)
     np.cumsum(list(map(len, parts)), out=offsets[1:])
     return Encoded(b"".join(parts), offsets)
@@ -275,7 +275,7 @@ class CharMap:
                     text_places, pairwise(forms.offsets.tolist()), strict=True
                 ):
                     parts[place] = forms.data[start:end]
-                batch = _joined(parts)
+                batch = _join(parts)
             else:
                 return features, rows
 
@@ -302,7 +302,7 @@ class CharMap:
                 parts += [batch.data[copied_to:start], _LITERAL_MARK, data, _LITERAL_MARK]
                 copied_to = end
             texts.append(b"".join([*parts, batch.data[copied_to:stop]]))
-        return _joined(texts)
+        return _join(texts)
 
     def _ascii(self, char: str) -> int:
         if not visible(char):
@@ -393,7 +393,7 @@ def nfkd(text: str) -> str:
     return _sorted_nfkd(text) if _has_long_run(text) else unicodedata.normalize("NFKD", text)
 
 
-def _joint(match: re.Match[str]) -> str:
+def _replace_hyphen(match: re.Match[str]) -> str:
     """Return the replacement of a hyphen at the end of a line.
 
     It is empty between letters of which the second is no capital.

@@ -165,13 +165,13 @@ def _page_text(
     # The text between all tags has at least the letters of the whole text, and counting them takes
     # a tenth of the time.
     if _letters(text) >= least_share * _letters(_TAGS.sub(" ", page)):
-        return PageText(_titled(title, text), False)
+        return PageText(_add_title(title, text), False)
     whole = whole_text(page)
-    is_whole = _shared_letters(text, whole) < least_share * _letters(whole)
-    return PageText(_titled(title, whole if is_whole else text), is_whole)
+    is_whole = _count_shared_letters(text, whole) < least_share * _letters(whole)
+    return PageText(_add_title(title, whole if is_whole else text), is_whole)
 
 
-def _titled(title: str, text: str) -> str:
+def _add_title(title: str, text: str) -> str:
     title, text = " ".join(visible(title).split()), visible(text).strip()
     return f"{title}\n{text}" if title and text and not text.startswith(title) else text
 
@@ -180,7 +180,7 @@ def _letters(text: str) -> int:
     return sum(map(len, text.split()))
 
 
-def _shared_letters(text: str, whole: str) -> int:
+def _count_shared_letters(text: str, whole: str) -> int:
     """Count the letters of the words that are in both texts."""
     words = Counter(_WORD.findall(text)) & Counter(_WORD.findall(whole))
     return sum(len(word) * count for word, count in words.items())

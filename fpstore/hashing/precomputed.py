@@ -96,14 +96,14 @@ class PrecomputedMinHash(Sketcher[Any]):
             )
         else:
             parts = batched(items, lambda _: 1, rows)
-        return (self._checked_rows(part, number * rows) for number, part in enumerate(parts))  # type: ignore[misc]  # an array is no Sequence
+        return (self._check_rows(part, number * rows) for number, part in enumerate(parts))  # type: ignore[misc]  # an array is no Sequence
 
     def values(self, items: Sequence[Any], functions: range) -> Values:
         """Return the values of the functions, mixed."""
         minima = self._minima(items)
         return Values(
             mix(minima[:, functions.start : functions.stop]).astype(np.uint32),
-            self._non_empty(minima),
+            self._is_filled(minima),
         )
 
     def signed(self, items: Sequence[Any]) -> Signed:
@@ -111,7 +111,7 @@ class PrecomputedMinHash(Sketcher[Any]):
         minima = self._minima(items)
         return Signed(
             packed(mixed_bits(minima[:, self.count - self.signature_bits :])),
-            self._non_empty(minima),
+            self._is_filled(minima),
         )
 
     def similarities(self, item: Any, others: Sequence[Any]) -> Reals:
@@ -125,14 +125,14 @@ class PrecomputedMinHash(Sketcher[Any]):
         rows: Words = (
             items
             if isinstance(items, np.ndarray) and items.dtype == np.uint64
-            else self._checked_rows(items, 0)
+            else self._check_rows(items, 0)
         )
         return rows
 
-    def _non_empty(self, minima: Words) -> Any:
+    def _is_filled(self, minima: Words) -> Any:
         return ~np.logical_or.reduce([(minima == value).all(1) for value in _EMPTY_SET_MINIMA])
 
-    def _checked_rows(self, rows: Any, first: int) -> Words:
+    def _check_rows(self, rows: Any, first: int) -> Words:
         array = _as_array(rows)
         if array is not None and not self._problem(array):
             return array.astype(np.uint64, copy=False)

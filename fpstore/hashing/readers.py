@@ -157,7 +157,7 @@ class HashingReader(Reader):
             f"; left out: {reasons}" if reasons else ""
         )
 
-    def _hashed_rows(
+    def _hash_rows(
         self, source: RowSource, projection: Projection, threads: int, rule: IdRule | None
     ) -> Iterator[Batch]:
         """Yield rows with fingerprints, after notices of the rows without."""
@@ -322,7 +322,7 @@ class TextReader(HashingReader):
         return self._source.tagged
 
     def _read(self, source: RowSource, projection: Projection, rule: IdRule) -> Iterator[Batch]:
-        for batch in self._hashed_rows(source, projection, self._threads, rule):
+        for batch in self._hash_rows(source, projection, self._threads, rule):
             places = np.flatnonzero(batch.flags).astype(np.uint64) + np.uint64(self.next_row)
             self._note_places(batch)
             if self.row_numbers:
@@ -451,7 +451,7 @@ class DocumentReader(HashingReader):
 
     def _read(self, source: RowSource, projection: Projection, rule: IdRule) -> Iterator[Batch]:
         rule.has_ids, rule.kind = True, "str"
-        return self._hashed_rows(source, projection, self._threads, None)
+        return self._hash_rows(source, projection, self._threads, None)
 
 
 class ImageReader(HashingReader):
@@ -705,18 +705,18 @@ def _vector_fingerprinter(
     if isinstance(fingerprinter, VectorFingerprinter):
         return fingerprinter
     if not callable(fingerprinter):
-        raise _not_fingerprinter(fingerprinter)
+        raise _fingerprinter_error(fingerprinter)
     batch = next(first.batches(replace(first.resolved(projection), id=None)), None)
     with error_location(first.label):
         if batch is None or batch.vectors is None:
             raise InputError("no vectors, which would give the dimension")
         result: object = fingerprinter(batch.vectors.shape[1])
     if not isinstance(result, VectorFingerprinter):
-        raise _not_fingerprinter(result)
+        raise _fingerprinter_error(result)
     return result
 
 
-def _not_fingerprinter(got: object) -> InputError:
+def _fingerprinter_error(got: object) -> InputError:
     return InputError(
         "fingerprinter must be one of vectors, such as HyperplaneHash(dimension=384), got "
         f"{show(got)}",

@@ -94,7 +94,7 @@ class SimhashLaw(JaccardLaw):
 
     def differing(self, similarity: float) -> float:
         """Return the most that bits differ at a similarity."""
-        similarity = self._measured(similarity)
+        similarity = self._check_measure(similarity)
         return math.acos(min(2 * similarity / (1 + similarity), 1.0)) / math.pi
 
     def estimate(self, distances: npt.NDArray[np.intp], bits: int) -> Reals:

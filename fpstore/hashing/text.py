@@ -195,7 +195,7 @@ class TextHash(Fingerprinter[str | WeightedFeatures]):
 
     def row_feature_sets(self, rows: Sequence[Sequence[str | None]], fields: int) -> FeatureSets:
         """Return the features of rows of texts as sets."""
-        if self._in_kernel:
+        if self._uses_kernel:
             kernel_sets = self._kernel_features(np.ones(fields, np.uint32)).sets
             features, ends = char_map(self._form).sets(
                 [text or "" for row in rows for text in row], kernel_sets, fields
@@ -286,9 +286,9 @@ class TextHash(Fingerprinter[str | WeightedFeatures]):
 
     def hashed(self, items: Sequence[str | WeightedFeatures]) -> Hashed:
         """Return the fingerprints of a batch of texts."""
-        if self._in_kernel and all(isinstance(item, str) for item in items):
-            return self._hashed_by_kernel(items, _ONE_FIELD)  # type: ignore[arg-type]
-        return self._hashed_features(
+        if self._uses_kernel and all(isinstance(item, str) for item in items):
+            return self._hash_in_kernel(items, _ONE_FIELD)  # type: ignore[arg-type]
+        return self._hash_features(
             self.features(item).items() if isinstance(item, str) else item  # type: ignore[misc]
             for item in items
         )
@@ -298,10 +298,10 @@ class TextHash(Fingerprinter[str | WeightedFeatures]):
 
         See `fpstore.hashing.Fields`.
         """
-        if self._in_kernel:
+        if self._uses_kernel:
             texts = [text or "" for row in rows for text in row]
-            return self._hashed_by_kernel(texts, np.array(weights, np.uint32))
-        return self._hashed_features(
+            return self._hash_in_kernel(texts, np.array(weights, np.uint32))
+        return self._hash_features(
             [
                 (feature, weight * factor)
                 for text, factor in zip(row, weights, strict=True)
@@ -320,10 +320,10 @@ class TextHash(Fingerprinter[str | WeightedFeatures]):
         return Width(self.width).rows([0])
 
     @property
-    def _in_kernel(self) -> bool:
+    def _uses_kernel(self) -> bool:
         return self.tokenizer is None and self.hash in IN_KERNEL
 
-    def _hashed_by_kernel(self, texts: Sequence[str], fields: Counts) -> Hashed:
+    def _hash_in_kernel(self, texts: Sequence[str], fields: Counts) -> Hashed:
         kernel_rows = partial(self._kernel_rows, self._kernel_features(fields))
         rows, known = char_map(self._form).hashed(texts, kernel_rows, len(fields))
         return Hashed(rows & used_mask(Width(self.width)) if self.width < 64 else rows, known)
@@ -340,7 +340,7 @@ class TextHash(Fingerprinter[str | WeightedFeatures]):
         The result has one row.
         """
 
-    def _hashed_features(self, items: Iterable[Iterable[tuple[str, float]]]) -> Hashed:
+    def _hash_features(self, items: Iterable[Iterable[tuple[str, float]]]) -> Hashed:
         rows = [self._feature_row(list(features)) for features in items]
         known = np.array([row is not None for row in rows], bool)
         filled = [self._zero_row if row is None else row for row in rows]

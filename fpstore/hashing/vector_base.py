@@ -88,9 +88,9 @@ class VectorHasher(Sketcher[Any]):
                 f"got {type(items).__name__} (a file.npy: numpy.load(path, mmap_mode='r'))",
                 got=type(items),
             )
-        return self._checked_blocks(arrays, first)
+        return self._check_blocks(arrays, first)
 
-    def _checked_blocks(self, arrays: Iterable[Any], first: int) -> Iterator[Block]:
+    def _check_blocks(self, arrays: Iterable[Any], first: int) -> Iterator[Block]:
         for array in arrays:
             block = Block(self._checked(array, first), first)
             yield block

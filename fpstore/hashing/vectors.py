@@ -189,7 +189,7 @@ class HyperplaneHash(VectorFingerprinter):
 
     def values(self, items: Sequence[Any], functions: range) -> Values:
         """Return the sides of the planes of functions, 0 or 1."""
-        sides, known = self.sides(self.block(items), _rounded(functions.stop))
+        sides, known = self.sides(self.block(items), _round_to_batch(functions.stop))
         return Values(sides[:, functions.start : functions.stop].astype(np.uint32), known)
 
     def signed(self, items: Sequence[Any]) -> Signed:
@@ -207,7 +207,7 @@ class HyperplaneHash(VectorFingerprinter):
         values, known = self.values(block, range(bands * rows))
         if not known.all():
             raise InputError(self.empty_message(item), got=show(item))
-        planes = hyperplanes(self.dimension, _rounded(bands * rows), self.seed)
+        planes = hyperplanes(self.dimension, _round_to_batch(bands * rows), self.seed)
         normals = planes.normals[: bands * rows].astype(np.float64)
         sums = np.abs(normals @ block.values[0].astype(np.float64)).reshape(bands, rows)
         changes = band_changes(_sequence(rows, count), sums, count)
@@ -286,7 +286,7 @@ class AngleLaw(Law):
 
     def differing(self, similarity: float) -> float:
         """Return the angle in half turns."""
-        return differing_share(self._measured(similarity))
+        return differing_share(self._check_measure(similarity))
 
     def estimate(self, distances: npt.NDArray[np.intp], bits: int) -> Reals:
         """Return the cosines for distances of signatures."""
@@ -298,10 +298,10 @@ class AngleLaw(Law):
         if probes == 1:
             return super().band_collision(similarity, rows)
         rows = check_whole(rows, 1, MAX_VALUES, "rows")
-        return _hit_probability(self._measured(similarity), rows, probes)
+        return _hit_probability(self._check_measure(similarity), rows, probes)
 
 
-def _rounded(count: int) -> int:
+def _round_to_batch(count: int) -> int:
     return max(-(-count // _PLANE_BATCH), 1) * _PLANE_BATCH
 
 

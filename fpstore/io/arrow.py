@@ -191,7 +191,7 @@ def writable(schema: Any) -> Any:
     import pyarrow
 
     fields = [
-        field.with_type(_without_views(field.type))
+        field.with_type(_replace_views(field.type))
         if pyarrow.types.is_dictionary(field.type)
         else field
         for field in schema
@@ -203,29 +203,29 @@ def plain_type(column_type: Any) -> Any:
     """Return a type without dictionaries and views; Polars has views of strings."""
     import pyarrow
 
-    return _without_views(
+    return _replace_views(
         column_type.value_type if pyarrow.types.is_dictionary(column_type) else column_type
     )
 
 
-def _without_views(column_type: Any) -> Any:
+def _replace_views(column_type: Any) -> Any:
     import pyarrow
     from pyarrow import types
 
     views = {"string_view": pyarrow.large_string(), "binary_view": pyarrow.large_binary()}
     if types.is_dictionary(column_type):
         return pyarrow.dictionary(
-            column_type.index_type, _without_views(column_type.value_type), column_type.ordered
+            column_type.index_type, _replace_views(column_type.value_type), column_type.ordered
         )
     if types.is_struct(column_type):
         return pyarrow.struct(
-            [field.with_type(_without_views(field.type)) for field in column_type]
+            [field.with_type(_replace_views(field.type)) for field in column_type]
         )
     makers = ((types.is_list, pyarrow.list_), (types.is_large_list, pyarrow.large_list))
     for is_kind, make in makers:
         if is_kind(column_type):
             field = column_type.value_field
-            return make(field.with_type(_without_views(field.type)))
+            return make(field.with_type(_replace_views(field.type)))
     return views.get(str(column_type), column_type)
 
 
@@ -233,7 +233,7 @@ def _schema_without_views(schema: Any) -> Any:
     import pyarrow
 
     return pyarrow.schema(
-        [field.with_type(_without_views(field.type)) for field in schema], schema.metadata
+        [field.with_type(_replace_views(field.type)) for field in schema], schema.metadata
     )
 
 
@@ -344,10 +344,10 @@ class ArrowColumns:
             texts, text_of_row = _texts(batch.column(projection.text), projection.text, row_error)
             rows = rows._replace(texts=texts, text_of_row=text_of_row)
         if projection.fingerprint is not None:
-            column = self._dense(batch, projection.fingerprint, "fingerprint")
+            column = self._dense_column(batch, projection.fingerprint, "fingerprint")
             rows = rows._replace(fingerprints=_fingerprints(column, projection, row_error))
         if projection.id is not None:
-            column = self._dense(batch, projection.id, "id")
+            column = self._dense_column(batch, projection.id, "id")
             # a column without values does not decide the type of ids
             deciding = None if "id" in self._null_types else rule
             rows = rows._replace(ids=_ids(column, deciding, row_error))
@@ -356,11 +356,11 @@ class ArrowColumns:
                 vectors = array_of_lists(batch.column(projection.vector), done)
             rows = rows._replace(vectors=vectors)
         if projection.score is not None:
-            column = self._dense(batch, projection.score, "score")
+            column = self._dense_column(batch, projection.score, "score")
             rows = rows._replace(scores=_scores(column, projection, row_error))
         return rows
 
-    def _dense(self, batch: Any, name: str, content: str) -> Any:
+    def _dense_column(self, batch: Any, name: str, content: str) -> Any:
         column = dense(batch.column(name))
         null_type = self._null_types.get(content)
         return column if null_type is None else column.cast(null_type)

@@ -36,7 +36,7 @@ class NpyRows(RowFiles):
                 "a .npy input must be a regular file (for a stream use format='u64')",
             )
         self._batch_rows = batch_rows
-        mapped = self._mapped()
+        mapped = self._map_rows()
         self._dtype, self._shape = mapped.dtype, mapped.shape
         self.rows = self._shape[0] if self._shape else 0
 
@@ -71,7 +71,7 @@ class NpyRows(RowFiles):
             raise input_error(self.name, None, problem)
         return replace(projection, id=None, optional_id=False)
 
-    def _mapped(self) -> npt.NDArray[Any]:
+    def _map_rows(self) -> npt.NDArray[Any]:
         shorter = "it is shorter than its header says"
         with storage_errors(self.name):
             try:
@@ -95,7 +95,7 @@ class NpyRows(RowFiles):
         assert not skipped, "no job with a checkpoint reads it"
         if not self.rows:
             return
-        mapped = self._mapped()
+        mapped = self._map_rows()
         values, offset = mapped.view(np.ndarray), (self.bytes_total or 0) - mapped.nbytes
         for start in range(0, self.rows, self._batch_rows):
             part = values[start : start + self._batch_rows]

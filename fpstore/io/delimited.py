@@ -147,7 +147,7 @@ class DelimitedText(LineParser):
         row_error = self.row_error([row.line for row in rows])
         for place, row in enumerate(rows):
             if len(row.cells) != self._cells and (self._cells is not None or len(row.cells) > 2):
-                raise row_error(place, self._wrong_cells(row.cells))
+                raise row_error(place, self._cells_message(row.cells))
         if self._loose is not None:
             place_of_id = self._places.get(str(projection.id))
             has_ids = [place_of_id is not None and place_of_id < len(row.cells) for row in rows]
@@ -206,7 +206,7 @@ class DelimitedText(LineParser):
         """Return a row of other cells, whose line ends as that of a row does."""
         return self._encode(cells) + (b"\r" if row.raw.endswith(b"\r") else b"")
 
-    def _wrong_cells(self, cells: Sequence[str]) -> str:
+    def _cells_message(self, cells: Sequence[str]) -> str:
         if self._loose is None:
             quoted = self._dialect == "tsv" and any(cell.startswith('"') for cell in cells)
             advice = (
@@ -280,7 +280,7 @@ class DelimitedText(LineParser):
             nonlocal stop
             while stop < len(lines):
                 stop += 1
-                yield self._decoded(lines[stop - 1], first + stop - 1) + "\n"
+                yield self._decode(lines[stop - 1], first + stop - 1) + "\n"
 
         csv.field_size_limit(max(csv.field_size_limit(), self.limit.bytes))
         quoted = csv.reader(of_row(), strict=True)
@@ -303,7 +303,7 @@ class DelimitedText(LineParser):
                     )
             else:
                 stop += 1
-                cells = self._split(self._decoded(text, first + start))
+                cells = self._split(self._decode(text, first + start))
             yield Row(first + start, b"\n".join(lines[start:stop]), cells)
 
     def _not_csv(self, reason: str, text: bytes, line: int) -> InputError:
@@ -313,7 +313,7 @@ class DelimitedText(LineParser):
             f"not valid CSV: {reason} in {show(text.decode('utf-8', 'backslashreplace'))}",
         )
 
-    def _decoded(self, text: bytes, line: int) -> str:
+    def _decode(self, text: bytes, line: int) -> str:
         try:
             return text.decode("utf-8", "surrogateescape" if self._loose else "strict")
         except UnicodeDecodeError:

@@ -72,11 +72,11 @@ def read_digits(text: str, expected: Digits) -> int:
         match = _HEX.fullmatch(digits)
         if match and (len(match[2]) == width.digits or (match[1] and len(match[2]) < width.digits)):
             return int(match[2], 16)
-        reason = _why_not(digits, match, width)
+        reason = _digits_problem(digits, match, width)
     raise InputError(f"{show(text)} is not a fingerprint: {reason}", got=text)
 
 
-def _why_not(digits: str, match: re.Match[str] | None, width: Width) -> str:
+def _digits_problem(digits: str, match: re.Match[str] | None, width: Width) -> str:
     if not match:
         expected = f"expected {width.digits} hexadecimal digits, or 0x and 1 to {width.digits}"
         if _NEGATIVE.fullmatch(digits):

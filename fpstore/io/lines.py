@@ -188,7 +188,7 @@ class LineRows(RowFiles):
         for file in self.files:
             parser, count, remaining_before = self._parser(file.name), 0, skip.remaining
             for block, first in self._blocks(file, parser, projection):
-                for batch in self._parsed(parser, block, first, projection, rule, skip):
+                for batch in self._parse_block(parser, block, first, projection, rule, skip):
                     count += len(batch.flags)
                     yield batch
                 self.absent = self.absent - parser.present_columns if self.absent else ()
@@ -212,10 +212,10 @@ class LineRows(RowFiles):
         If it cannot be read, there is none, and what reads all says why.
         """
         with suppress(InputError):
-            return self._first_row_has(name)
+            return self._first_row_has_field(name)
         return False
 
-    def _first_row_has(self, name: str) -> bool:
+    def _first_row_has_field(self, name: str) -> bool:
         for file in self.files:
             parser = self._parser(file.name)
             rows = (
@@ -301,7 +301,7 @@ class LineRows(RowFiles):
             if block is not None:
                 yield block
 
-    def _parsed(
+    def _parse_block(
         self,
         parser: LineParser,
         block: bytes,
@@ -339,7 +339,7 @@ class LineRows(RowFiles):
                 if batch is not None and rule is not None:
                     # a wrong row behind this one must not undo what this row has decided
                     before = vars(rule).copy()
-                yield _omitted(parser, row, projection, error) if batch is None else batch
+                yield _omitted_row(parser, row, projection, error) if batch is None else batch
             return
         if error is not None:  # find the wrong row, and the rows before it
             errors = (tried(partial(parser.batch, [row], projection, rule))[1] for row in rows)
@@ -356,7 +356,7 @@ class LineRows(RowFiles):
             raise error or unread  # type: ignore[misc]
 
 
-def _omitted(
+def _omitted_row(
     parser: LineParser, row: Row, projection: Projection, error: InputError | None
 ) -> Batch:
     """Return a row that is wrong, with its id if that can be read."""

@@ -325,7 +325,7 @@ class TableRows(RowSource):
         self._source = self._table = table
         self._spent = False
         if again:
-            with self._named_columns():
+            with self._column_errors():
                 self._table = (
                     table if isinstance(table, self._arrow.Table) else self._arrow.table(table)
                 )
@@ -404,11 +404,11 @@ class TableRows(RowSource):
             self._spent = True
         if isinstance(self._table, self._arrow.Table):
             return self._table.to_reader(max_chunksize=BATCH_ROWS)
-        with self._named_columns():
+        with self._column_errors():
             return reader.from_stream(self._table)
 
     @contextmanager
-    def _named_columns(self) -> Iterator[None]:
+    def _column_errors(self) -> Iterator[None]:
         """Refuse a column of pyarrow, Polars or pandas, which has the interface, too."""
         try:
             yield

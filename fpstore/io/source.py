@@ -477,17 +477,17 @@ class RowFlags:
             self._progress(self._phase, self._done, len(self._flags))
         self._done += count
         if self._done > len(self._flags):
-            self._changed()
+            self._raise_changed()
         return self._flags[self._done - count : self._done]
 
     def finish(self) -> None:
         """Raise InputError if there were fewer rows than flags."""
         if self._done != len(self._flags):
-            self._changed()
+            self._raise_changed()
         if self._progress is not None:
             self._progress(self._phase, self._done, self._done)
 
-    def _changed(self) -> None:
+    def _raise_changed(self) -> None:
         raise InputError(
             f"the input changed while it was read: {counted(len(self._flags), 'row')} before, "
             "another number now"

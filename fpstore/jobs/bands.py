@@ -115,17 +115,17 @@ def connected_by_bands(
     """
     sets = _kernel.Sets(len(fingerprints))
     _unite_equal(sets, fingerprints, searched, resources)
-    firsts = _firsts(sets, len(fingerprints))
+    firsts = _first_documents(sets, len(fingerprints))
     for band in range(keys.bands):
         resources.report("searching bands", band, keys.bands)
-        rows = _searched(keys.column(band), firsts, searched)
+        rows = _select_searched(keys.column(band), firsts, searched)
         for groups in _groups(rows, len(fingerprints), resources):
             link(sets, fingerprints, groups.in_several_sets(sets), radius, width, resources)
     resources.report("searching bands", keys.bands, keys.bands)
     return sets.names()
 
 
-def _searched(
+def _select_searched(
     pieces: Iterable[Words], numbers: Numbers | None, searched: Flags | None
 ) -> Iterator[tuple[Words, Numbers]]:
     """Yield the values of searched documents, and their numbers, which are places by default."""
@@ -172,7 +172,7 @@ def _unite_equal(
         for start in range(0, len(fingerprints), BLOCK_ROWS)
     )
     for groups in _groups(
-        _searched(map(row_hashes, pieces), None, searched), len(fingerprints), resources
+        _select_searched(map(row_hashes, pieces), None, searched), len(fingerprints), resources
     ):
         while len(groups.members):
             rows, firsts = rows_at(fingerprints, groups.members), groups.firsts
@@ -190,7 +190,7 @@ def row_hashes(rows: Words) -> Words:
     return np.ascontiguousarray(first)
 
 
-def _firsts(sets: _kernel.Sets, count: int) -> Numbers:
+def _first_documents(sets: _kernel.Sets, count: int) -> Numbers:
     """Return the first document of each document's set, in a temporary file."""
     kind = np.dtype(np.uint32 if count <= 1 << HALF_BITS else np.uint64)
     numbers = SpilledNumbers(kind)

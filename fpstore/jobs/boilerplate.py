@@ -259,7 +259,7 @@ class BoilerplateEdit:
         if len(parts) != 2 * len(places) - 1:
             raise InputError(f"row {row + 1:,} changed while it was read")
         self._note(row, places, parts)
-        new = _without(parts, (places >= 0).tolist())
+        new = _drop_pieces(parts, (places >= 0).tolist())
         is_left = not is_blank(new)
         self.lost.append(_utf8_size(text) - (_utf8_size(new) if is_left else 0))
         if is_left:
@@ -314,7 +314,7 @@ class BoilerplateEdit:
         )
 
 
-def _without(parts: list[str], is_removed: Sequence[bool]) -> str:
+def _drop_pieces(parts: list[str], is_removed: Sequence[bool]) -> str:
     """Return a text without some of its pieces, and without the separators behind them."""
     remaining = [place for place, removed in enumerate(is_removed) if not removed]
     return "".join(
@@ -363,7 +363,7 @@ def remove_corpus_boilerplate(
         if isinstance(corpus, DocumentFiles):
             corpus.silence()
         if isinstance(corpus, TableRows):
-            table = _edited_table(corpus, str(text), edit)
+            table = _edit_table(corpus, str(text), edit)
         elif output is None:
             _edit_all(corpus, projection, edit)
         outputs.write_edited(edit, str(text), table, resources)
@@ -413,7 +413,7 @@ def _edit_all(corpus: RowSource, projection: Projection, edit: BoilerplateEdit) 
     corpus.check_unchanged()
 
 
-def _edited_table(corpus: TableRows, column: str, edit: BoilerplateEdit) -> Any:
+def _edit_table(corpus: TableRows, column: str, edit: BoilerplateEdit) -> Any:
     schema = edited_schema(corpus, column)
     arrow = import_pyarrow("the table", "a table")
     return arrow.Table.from_batches(edited_batches(corpus, column, edit, schema), schema)

@@ -232,7 +232,7 @@ def find_clusters(
     del sets
     # a document with several fingerprints connects their clusters
     if not are_distinct(documents.numbers):
-        documents = _united(documents)
+        documents = _unite_documents(documents)
         if grouping.needs_fingerprints:
             name, value = ("group", "greedy") if grouping.group == "greedy" else ("keep", "central")
             more = counted(snapshot.totals.ids - len(documents.numbers), "fingerprint")
@@ -302,7 +302,7 @@ def are_distinct(documents: Numbers) -> bool:
     return int(np.count_nonzero(flags)) == len(documents)
 
 
-def _united(documents: _Documents) -> _Documents:
+def _unite_documents(documents: _Documents) -> _Documents:
     numbers, sets, _ = documents
     order = stable_order(numbers)
     first = differs(numbers[order])

@@ -77,7 +77,7 @@ def compared_rows(
     pieces = [np.empty(0 if words == 1 else (0, words), np.uint64)]
     scores = list[Words]()
     ids, done = SpooledIds(), 0
-    for batch in read() if checkpoint is None else _checkpointed_rows(checkpoint, read):
+    for batch in read() if checkpoint is None else _read_with_checkpoint(checkpoint, read):
         is_compared = batch.flags
         if refused and not is_compared.all():
             raise _missing_value_error(corpus, done + int(np.argmin(is_compared)))
@@ -123,7 +123,7 @@ def _places_on_disk(flags: Flags) -> npt.NDArray[np.intp]:
     return places.finish()
 
 
-def _checkpointed_rows(
+def _read_with_checkpoint(
     checkpoint: Checkpoint, read: Callable[[int], Iterator[Batch]]
 ) -> Iterator[Batch]:
     """Yield the rows in the parts of a checkpoint, then later rows, which make new parts.

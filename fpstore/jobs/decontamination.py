@@ -223,7 +223,7 @@ def decontaminate_corpus(
         near = (
             None
             if job.features.near is None
-            else _near_duplicates(candidates, benchmark, job, resources)
+            else _find_near_duplicates(candidates, benchmark, job, resources)
         )
         hits = Hits(candidates, benchmark, job.bounds, near)
         missing = rows.count - int(np.count_nonzero(compared))
@@ -291,7 +291,7 @@ class _CandidateRows:
         )
 
 
-def _near_duplicates(
+def _find_near_duplicates(
     candidates: Candidates, benchmark: Benchmark, job: DecontaminationJob, resources: Resources
 ) -> npt.NDArray[np.int64]:
     """Return the near-duplicate candidates and benchmark rows as the keys of `Hits`."""

@@ -253,10 +253,12 @@ def find_duplicates(
     )
     near = None
     if reference is not None:
-        near = _near_reference(reference, corpus, documents, job, resources, checkpoint, resumed)
+        near = _find_near_reference(
+            reference, corpus, documents, job, resources, checkpoint, resumed
+        )
         # an error comes before the corpus is compared with itself
         near.refuse_unwritable(reference.path, corpus.forbidden_in_ids)
-    members = _grouped(corpus, job, documents, near, resources, checkpoint)
+    members = _group_documents(corpus, job, documents, near, resources, checkpoint)
     rows = documents.rows
     removed_rows = rows[members.documents[members.is_removed].view(np.intp)]
     near_rows = rows[:0] if near is None else rows[near.places]
@@ -290,7 +292,7 @@ def distances_from_kept(fingerprints: Words, members: Members) -> npt.NDArray[np
     return distances
 
 
-def _grouped(
+def _group_documents(
     corpus: RowSource,
     job: DedupJob,
     documents: ComparedRows,
@@ -299,7 +301,7 @@ def _grouped(
     checkpoint: Checkpoint | None,
 ) -> Members:
     """Return the groups of documents that are not near a reference, the kept one first."""
-    members = _connected(job, documents, near, resources, checkpoint)
+    members = _connect_documents(job, documents, near, resources, checkpoint)
 
     def fetch_ids(numbers: Words) -> Words | list[str]:
         return numbers if documents.ids is None else ids_at(documents.ids, numbers)
@@ -343,7 +345,7 @@ def choose_groups(
     )
 
 
-def _connected(
+def _connect_documents(
     job: DedupJob,
     documents: ComparedRows,
     near: NearReference | None,
@@ -378,7 +380,7 @@ def _connected(
     return members_in_sets(sets[places], numbers)[0]
 
 
-def _near_reference(
+def _find_near_reference(
     reference: Reference,
     corpus: RowSource,
     documents: ComparedRows,
@@ -398,7 +400,7 @@ def _near_reference(
             return saved
     near = NearReference(np.empty(0, np.intp), np.empty(0, np.uint64), np.empty(0, np.uint16))
     if reference.corpus is not None:
-        near = _near_corpus(reference.corpus, corpus, documents, job, resources)
+        near = _find_near_corpus(reference.corpus, corpus, documents, job, resources)
     elif reference.store is not None:
         near = near_store(reference.store, documents.fingerprints, job, resources)
     if checkpoint is not None:
@@ -415,7 +417,7 @@ def near_store(
     return NearReference.of(candidates, side)
 
 
-def _near_corpus(
+def _find_near_corpus(
     other: RowSource,
     corpus: RowSource,
     documents: ComparedRows,

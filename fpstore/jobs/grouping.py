@@ -149,10 +149,10 @@ def regrouped(
         split, places = members_in_sets(representatives, documents)
         leasts.append(split.documents[split.lims[:-1]])
         pieces.append(represented(split, representatives[places.view(np.intp)] != places))
-    return _in_order(pieces, np.concatenate(leasts))
+    return _sort_groups(pieces, np.concatenate(leasts))
 
 
-def _in_order(pieces: list[Members], leasts: Words) -> Members:
+def _sort_groups(pieces: list[Members], leasts: Words) -> Members:
     """Return the groups of all pieces in the order of their least members."""
     lims = list_lims(np.concatenate([np.diff(piece.lims) for piece in pieces]))
     documents = np.concatenate([piece.documents for piece in pieces])

@@ -156,7 +156,7 @@ def _search_tables(
             begins = [partial(_search_results, search, tables, span) for span in spans]
         if checkpoint is not None:
             begins = [
-                _checkpointed(checkpoint, number, span, begin, saved.get(span))
+                _with_checkpoint(checkpoint, number, span, begin, saved.get(span))
                 for span, begin in zip(spans, begins, strict=True)
             ]
         waiting += [(begin, rows / len(spans)) for begin in begins]
@@ -222,7 +222,7 @@ def _covering(saved: Iterable[Span], buckets: int) -> list[Span] | None:
     return spans if end == buckets else None
 
 
-def _checkpointed(
+def _with_checkpoint(
     checkpoint: Checkpoint, number: int, span: Span, begin: Begin, saved: Pieces | None
 ) -> Begin:
     """Return a search that saves the pairs of a span, or yields saved ones."""

@@ -162,7 +162,7 @@ class Pairs(Tabular):
         )
 
     @property
-    def _shared(self) -> npt.NDArray[np.bool_]:
+    def _is_self_pair(self) -> npt.NDArray[np.bool_]:
         """Which pairs are a fingerprint with itself, so that both sides have the same documents."""
         shared: npt.NDArray[np.bool_] = (self._columns.distances == 0) & self._of_one_set
         return shared
@@ -171,9 +171,11 @@ class Pairs(Tabular):
     def _lims(self) -> Lims:
         """The lims of the rows of each pair among the rows of all pairs."""
         sizes_a, sizes_b = (numbers.sizes for numbers in self._numbers)
-        return list_lims(np.where(self._shared, sizes_a * (sizes_a - 1) // 2, sizes_a * sizes_b))
+        return list_lims(
+            np.where(self._is_self_pair, sizes_a * (sizes_a - 1) // 2, sizes_a * sizes_b)
+        )
 
-    def _bounded(self, most: int) -> Iterator[Pairs]:
+    def _cut_batches(self, most: int) -> Iterator[Pairs]:
         """Yield the pairs in batches of at most ``most`` rows."""
         lims = self._lims
         for pairs in spans(lims, most):
@@ -192,7 +194,7 @@ class Pairs(Tabular):
         rows, it yields empty columns. A column of strings has at most 4 MiB, or one row.
         """
         a, b = self._numbers
-        lims, sizes_a, sizes_b, shared = self._lims, a.sizes, b.sizes, self._shared
+        lims, sizes_a, sizes_b, shared = self._lims, a.sizes, b.sizes, self._is_self_pair
         begin, end, _ = (self._rows or slice(None)).indices(int(lims[-1]))
         for start in range(begin, max(end, begin + 1), MAX_ROWS):
             row = np.arange(start, min(start + MAX_ROWS, end))
@@ -282,7 +284,7 @@ def id_batches(
     simple = snapshot.one_id_each and (other is None or other.one_id_each)
     for start in range(0, len(columns.a), most if simple else MAX_ROWS):
         pairs = Pairs(columns.part(start, start + (most if simple else MAX_ROWS)), snapshot, other)
-        yield from [pairs] if simple else pairs._bounded(most)
+        yield from [pairs] if simple else pairs._cut_batches(most)
 
 
 def load_fingerprints(snapshot: Snapshot, resources: Resources) -> tuple[Words, Resources]:

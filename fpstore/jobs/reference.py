@@ -96,7 +96,7 @@ class Reference(NamedTuple):
         try:
             build_store(Path(self.path), width.to_array(rows), ids, options, overwrite=False)
         except StoreExistsError:
-            raise self._appeared() from None
+            raise self._appeared_error() from None
 
     def check_began(self, rows: Words, near: NearReference) -> None:
         """Refuse to resume a job that began without a store, if another process made the store.
@@ -106,9 +106,9 @@ class Reference(NamedTuple):
         if not near.of_store and self.store is not None and len(rows):
             lims, _ = self.store.snapshot().id_numbers(rows)
             if not np.diff(lims).all():
-                raise self._appeared()
+                raise self._appeared_error()
 
-    def _appeared(self) -> StoreExistsError:
+    def _appeared_error(self) -> StoreExistsError:
         advice = "remove the output, and the folder .resume beside it, and run again"
         return StoreExistsError(
             f"{self.path}: appeared while this job ran, and its rows were not compared: {advice}",
@@ -248,14 +248,14 @@ def _nearest(pairs: Iterator[PairColumns], distinct: Words, most: int) -> _Neare
         parts.append(_Nearest(places[near], batch.b[near], distances[near]))
         count += len(parts[-1].places)
         if count > limit:
-            parts = [_joined(parts).best(most)]
+            parts = [_join_parts(parts).best(most)]
             count = len(parts[0].places)
             limit = max(MAX_PENDING_PAIRS, 2 * count)
             counts = np.bincount(parts[0].places, minlength=len(distinct))
             full = counts == most
             farthest[full] = parts[0].distances[np.cumsum(counts)[full] - 1]
-    return _joined(parts).best(most)
+    return _join_parts(parts).best(most)
 
 
-def _joined(parts: list[_Nearest]) -> _Nearest:
+def _join_parts(parts: list[_Nearest]) -> _Nearest:
     return _Nearest(*map(np.concatenate, zip(*parts, strict=True)))

@@ -121,7 +121,7 @@ def _facts(stats: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _clusters(clusters: Clusters) -> Section:
-    sizes = {_range(name): n for name, n in clusters.histogram().items()}
+    sizes = {_format_range(name): n for name, n in clusters.histogram().items()}
     bars = [
         Bar(f"{name} documents", n, f"{n:,}, {n / len(clusters):.1%}") for name, n in sizes.items()
     ]
@@ -285,7 +285,7 @@ def _skew(snapshot: StoreSnapshot, resources: Resources) -> Section:
     # than there are.
     deepest = 0 if m < 2 else ceil(log2(m)) + (2 if m == count else -3)
     bits = range(1, max(min(deepest, width.bits, WORD_BITS), 0) + 1)
-    actual = [_sharing(rows, b) * (count - 1) for b in bits]
+    actual = [_shared_prefix_share(rows, b) * (count - 1) for b in bits]
     uniform = [(count - 1) / 2**b for b in bits]
     if actual:
         section["shared"] = lines([uniform, actual], list(map(str, bits)))
@@ -306,7 +306,7 @@ def _sample(snapshot: StoreSnapshot) -> Words:
     return sample.rows()
 
 
-def _sharing(rows: Words, bits: int) -> float:
+def _shared_prefix_share(rows: Words, bits: int) -> float:
     """Return the mean share of other fingerprints with the same leading bits; rows ascend."""
     leading = leading_words(rows) >> np.uint64(WORD_BITS - bits)
     begins = np.flatnonzero(np.append(True, leading[1:] != leading[:-1]))
@@ -380,7 +380,7 @@ def _buckets(snapshot: StoreSnapshot) -> Section:
     names = ["0", "1", *(f"{1 << e}-{(2 << e) - 1}" for e in range(1, WORD_BITS))]
     most = int(np.flatnonzero(exponents)[-1]) if exponents.any() else 0
     bars = [
-        Bar(_range(name), int(n), f"{n:,} buckets")
+        Bar(_format_range(name), int(n), f"{n:,} buckets")
         for name, n in zip(names[: most + 1], exponents[: most + 1], strict=True)
     ]
     return {
@@ -391,5 +391,5 @@ def _buckets(snapshot: StoreSnapshot) -> Section:
     }
 
 
-def _range(name: str) -> str:
+def _format_range(name: str) -> str:
     return EN_DASH.join(f"{int(end):,}" for end in name.split("-"))

@@ -75,7 +75,7 @@ class TableSorter:
         elif self._writable:
             ordered = self._out
             ordered[:] = self._rows
-        return _indexed(ordered, table, self._scratch)
+        return _index_table(ordered, table, self._scratch)
 
 
 class SpanSorter:
@@ -114,7 +114,7 @@ class SpanSorter:
             rows = self._rows[
                 row_place(self._rows, bounds[0]) : row_place(self._rows, bounds[1], "right")
             ]
-            return _indexed(rows, table, self._scratch_for(len(rows)), stop)
+            return _index_table(rows, table, self._scratch_for(len(rows)), stop)
         permutation = np.frombuffer(table.permutation, np.uint8)
         count = 0
         for piece in in_pieces([self._rows]):
@@ -130,7 +130,7 @@ class SpanSorter:
         ordered = self._out[:count]
         if not in_order:
             _kernel.sort_keys(ordered, self._scratch[:count], max(table.prefix_bits, 1), stop)
-        return _indexed(ordered, table, self._scratch_for(count), stop)
+        return _index_table(ordered, table, self._scratch_for(count), stop)
 
 
 def sampled_spans(rows: Words, table: TableSpec, count: int) -> list[Span] | None:
@@ -158,7 +158,7 @@ def sampled_spans(rows: Words, table: TableSpec, count: int) -> list[Span] | Non
     return [Span(*span) for span in pairwise(bounds)]
 
 
-def _indexed(
+def _index_table(
     ordered: Words, table: TableSpec, room: Words, stop: _kernel.Stop | None = None
 ) -> SortedTable:
     """Return a table with the begins of its buckets and its tags, which are put into ``room``.

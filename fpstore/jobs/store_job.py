@@ -60,7 +60,7 @@ def pairs_job(
     """Return the job of :meth:`fpstore.Store.pairs`."""
     radius = store.radius if radius is None else check_radius(radius, store.width)
     duplicates = check_flag(duplicates, "duplicates")
-    snapshot, identity = _identified("store", store)
+    snapshot, identity = _snapshot_and_identity("store", store)
     facts = {"job": "pairs", "duplicates": duplicates, "radius": radius, **identity}
     return StoreJob(
         snapshot, lambda: facts, partial(find_pairs, snapshot, radius, resources, duplicates)
@@ -73,7 +73,7 @@ def clusters_job(
     """Return the job of :meth:`fpstore.Store.clusters`."""
     radius = store.radius if radius is None else check_radius(radius, store.width)
     grouping = cluster_grouping(radius, group, keep, store.fingerprinter)
-    snapshot, identity = _identified("store", store)
+    snapshot, identity = _snapshot_and_identity("store", store)
     facts = {"job": "clusters", **grouping._asdict(), **identity}
     return StoreJob(snapshot, lambda: facts, partial(find_clusters, snapshot, grouping, resources))
 
@@ -83,7 +83,10 @@ def join_job(
 ) -> StoreJob[Iterator[Pairs]]:
     """Return the job of :meth:`fpstore.Store.join`."""
     radius = store.radius if radius is None else check_radius(radius, store.width)
-    (snapshot, identity), (side, described) = _identified("store", store), _side(store, other, ids)
+    (snapshot, identity), (side, described) = (
+        _snapshot_and_identity("store", store),
+        _side(store, other, ids),
+    )
     facts = {"job": "join", "radius": radius, **identity}
     return StoreJob(
         snapshot,
@@ -107,11 +110,11 @@ def _side(store: Any, other: Any, ids: Any) -> tuple[Side, Callable[[], JobIdent
         raise InputError("ids are for fingerprints: a store has its own")
     if other.width != store.width:
         raise InputError(f"this store holds {store.width} bits, and the other one {other.width}")
-    snapshot, identity = _identified("other store", other)
+    snapshot, identity = _snapshot_and_identity("other store", other)
     return snapshot, lambda: identity
 
 
-def _identified(name: str, store: Any) -> tuple[Snapshot, JobIdentity]:
+def _snapshot_and_identity(name: str, store: Any) -> tuple[Snapshot, JobIdentity]:
     """Return the snapshot of a store and its identity, whose facts have names with a prefix."""
     snapshot: Snapshot = store.snapshot()
     facts = {"path": str(store.path), **snapshot.state}

@@ -123,9 +123,9 @@ class IndexSnapshot:
             (owners.astype(np.uint64) << np.uint64(MAX_NUMBER_BITS)) | layout.numbers(entries)
         )
 
-        return self._near(items.rows, candidates, radius, stop)
+        return self._candidates_within(items.rows, candidates, radius, stop)
 
-    def _near(
+    def _candidates_within(
         self, rows: Words, candidates: Words, radius: int, stop: _kernel.Stop | None
     ) -> MatchColumns:
         """Return the candidates within the radius.

@@ -75,5 +75,5 @@ class KeyMerge(Merge):
         content = StoredEntries(frozen.snapshot, self._stored, self._layout, self._new)
         self._replace(frozen, MergeInput(content, frozen.snapshot.totals, is_union=True))
 
-    def _redesigned(self, snapshot: StoreSnapshot, count: int) -> Manifest:
+    def _choose_manifest(self, snapshot: StoreSnapshot, count: int) -> Manifest:
         return snapshot.generation.manifest._replace(design=self._new.design)

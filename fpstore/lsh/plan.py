@@ -269,7 +269,7 @@ def plan(
         request.best_bands(bands_recall(recall)) if bands is None else request.check_bands(bands)
     )
     if chosen is None:
-        raise _unreachable(request, recall)
+        raise _unreachable_error(request, recall)
     if radius is None:
         share, needed = (
             hasher.law.differing(request.threshold),
@@ -429,7 +429,7 @@ def _shown_values(request: _Request) -> list[float]:
     return [times * request.threshold for times in _DISTANCES if times * request.threshold <= most]
 
 
-def _unreachable(request: _Request, recall: float) -> InputError:
+def _unreachable_error(request: _Request, recall: float) -> InputError:
     """Return the error, with arguments that can be reached."""
     best_recall, best_threshold = request.most_recall(), request.nearest_threshold(recall)
     advice = [f"recall={best_recall:g}"] if best_recall else []

@@ -176,7 +176,7 @@ class LshStore(Generic[Id]):
         if isinstance(items, Items):  # of texts that a reader has hashed
             return items
         manifest = self._parts.manifest
-        item_list = [] if manifest.probes == 1 else self._listed(items)
+        item_list = [] if manifest.probes == 1 else self._list_items(items)
         rows = [np.empty((0, 4), np.uint64)]
         keys = [np.empty((0, manifest.bands), np.uint64)]
         place = 0
@@ -194,7 +194,7 @@ class LshStore(Generic[Id]):
         probe_keys = own_keys if manifest.probes == 1 else self._probe_keys(item_list)
         return Items(np.concatenate(rows), own_keys, probe_keys)
 
-    def _listed(self, items: Iterable[Any]) -> list[Any]:
+    def _list_items(self, items: Iterable[Any]) -> list[Any]:
         check_items(items, self._hasher.items)
         return list(items)
 
@@ -269,13 +269,15 @@ class LshStore(Generic[Id]):
                 got=verify,
                 argument="verify",
             )
-        item_list = [] if verify is None else self._listed(items)
+        item_list = [] if verify is None else self._list_items(items)
         items, state = items if verify is None else item_list, self._parts.state()
         matches = self._matches(state, state.find(self._hash(items, threads), radius, threads))
         if verify is None:
             return matches
         return matches.verified(
-            partial(self._exact, item_list, verify), self.threshold, self._hasher.law.is_distance
+            partial(self._exact_similarities, item_list, verify),
+            self.threshold,
+            self._hasher.law.is_distance,
         )
 
     def _checked_radius(self, radius: int | None) -> int:
@@ -285,7 +287,9 @@ class LshStore(Generic[Id]):
             else check_whole(radius, 0, self._hasher.signature_bits, "radius")
         )
 
-    def _exact(self, items: list[Any], read_items: ItemReader, item: int, ids: Any) -> Any:
+    def _exact_similarities(
+        self, items: list[Any], read_items: ItemReader, item: int, ids: Any
+    ) -> Any:
         ids = ids if isinstance(ids, list) else ids.tolist()
         stored = list(read_items(ids))
         if len(stored) != len(ids):

@@ -376,7 +376,7 @@ class DedupWork(Work):
     def _decide(self, number: int, writer: PieceWriter, resources: Resources) -> None:
         parts = self.plan.results("members")
         numbers, labels = joined(parts, "numbers", number), joined(parts, "labels", number)
-        fingerprints, ids = joined(parts, "fingerprints", number), self._joined_ids(parts, number)
+        fingerprints, ids = joined(parts, "fingerprints", number), self._join_ids(parts, number)
         members, _ = members_in_sets(np.searchsorted(numbers, labels).astype(np.uint64))
         members = self._group(members, parts, number, fingerprints, ids)
         firsts = members.documents[members.lims[:-1]]
@@ -428,7 +428,7 @@ class DedupWork(Work):
 
         return choose_groups(job, members, fingerprints, read_ids, scores, read_texts)
 
-    def _joined_ids(self, parts: list[Pieces], number: int) -> IdColumn:
+    def _join_ids(self, parts: list[Pieces], number: int) -> IdColumn:
         """Return the ids of all parts: strings if any part of the corpus has strings."""
         if self.job.projection.id is None:
             return None

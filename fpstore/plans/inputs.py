@@ -389,11 +389,11 @@ def inputs_on_disk(specs: Sequence[InputSpec]) -> Iterator[list[str]]:
     """Yield paths of files or of their copies; InputError if one has changed."""
     with scratch_folder() as scratch:
         place_of_folder = cache(open_place)  # a file system of pyarrow for all files there
-        work = partial(_on_disk, scratch, place_of_folder)
+        work = partial(_copy_to_disk, scratch, place_of_folder)
         yield [path for _, path in in_order(work, enumerate(specs), READERS)]
 
 
-def _on_disk(
+def _copy_to_disk(
     scratch: Path, place_of_folder: Callable[[str], Place], numbered: tuple[int, InputSpec]
 ) -> str:
     number, spec = numbered

@@ -132,11 +132,11 @@ def _distinct_nodes(links: Sequence[Pieces]) -> Words:
         batches += [pieces.read(end) for end in ("a", "b")]
         count += len(batches[-1]) + len(batches[-2])
         if count > len(batches[0]):
-            batches, count = [_distinct(batches)], 0
-    return _distinct(batches)
+            batches, count = [_distinct_numbers(batches)], 0
+    return _distinct_numbers(batches)
 
 
-def _distinct(batches: list[Words]) -> Words:
+def _distinct_numbers(batches: list[Words]) -> Words:
     """Return the distinct numbers of several arrays, ascending."""
     numbers = np.concatenate(batches)
     _kernel.sort_keys(numbers, np.empty_like(numbers))

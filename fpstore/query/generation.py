@@ -267,7 +267,7 @@ class Generation:
         # Thresholds of each query follow from how many entries it would meet (GPH, Qin et al., ICDE
         # 2018).
         return _kernel.ColumnProber(
-            ring, rows, None if self._skewed else self.design.thresholds(radius)
+            ring, rows, None if self._is_skewed else self.design.thresholds(radius)
         )
 
     @property
@@ -275,7 +275,7 @@ class Generation:
         return [table for table in self.tables if isinstance(table, ColumnTable)]
 
     @cached_property
-    def _skewed(self) -> bool:
+    def _is_skewed(self) -> bool:
         """Whether thresholds are chosen for each query; this reads the directories."""
         tables = self._columns
         return any(tables[place].skewed(SKEWED) for place, _ in self.design.ring)

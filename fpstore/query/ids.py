@@ -84,7 +84,7 @@ def is_one_id(ids: object) -> bool:
 
 def checked_ids(ids: Any) -> Words | list[str]:
     """Return many ids as one array of integers or one list of strings."""
-    sized = _sized(ids)
+    sized = _as_sized(ids)
     return check_ids(sized, len(sized))
 
 
@@ -114,7 +114,7 @@ def _check_kind(snapshot: Snapshot, strings: bool) -> None:
         raise InputError(f"the ids of this store are {kinds[0]}, got {kinds[1]}: give {kinds[0]}")
 
 
-def _sized(ids: Any) -> Any:
+def _as_sized(ids: Any) -> Any:
     if hasattr(ids, "__len__") and getattr(ids, "shape", None) != ():
         return ids
     try:

@@ -70,7 +70,7 @@ class ShardedSnapshot(Snapshot):
             sum(s.rows for s in manifest.shards),
             manifest.id_kind,
         )
-        self._manifests = [self._checked(shard) for shard in manifest.shards]
+        self._manifests = [self._check_manifest(shard) for shard in manifest.shards]
         self._open: dict[int, tuple[Tracker, StoreSnapshot]] = {}
         self._most_open, files = 0, usual_files() // FILE_SHARE
         for shard_manifest in self._manifests:
@@ -80,7 +80,7 @@ class ShardedSnapshot(Snapshot):
 
     # The shards
 
-    def _checked(self, shard: Shard) -> Manifest:
+    def _check_manifest(self, shard: Shard) -> Manifest:
         """Return the manifest of a shard; CorruptStoreError if it is not the one of this place."""
         path, sharded = self.path / shard.name, self.manifest
         try:
@@ -140,7 +140,7 @@ class ShardedSnapshot(Snapshot):
         return tracker, snapshot
 
     @contextmanager
-    def _opened(self, place: int) -> Iterator[StoreSnapshot]:
+    def _open_shard(self, place: int) -> Iterator[StoreSnapshot]:
         if self._closed:
             raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
         shard = self._open.get(place)
@@ -163,7 +163,7 @@ class ShardedSnapshot(Snapshot):
     def shards(self) -> Iterator[tuple[int, StoreSnapshot]]:
         """Yield the place and the snapshot of each shard, which may be closed afterwards."""
         for place in range(len(self.manifest.shards)):
-            with self._opened(place) as snapshot:
+            with self._open_shard(place) as snapshot:
                 yield place, snapshot
 
     def close(self) -> None:
@@ -289,9 +289,9 @@ class ShardedSnapshot(Snapshot):
         owners, numbers = [np.empty(0, np.intp)], [np.empty(0, np.uint64)]
         leading = leading_words(fingerprints)
         for place, shard in enumerate(self.manifest.shards):
-            rows = self._within(shard, leading)
+            rows = self._rows_in_bounds(shard, leading)
             if len(rows):
-                with self._opened(place) as snapshot:
+                with self._open_shard(place) as snapshot:
                     lims, shard_numbers = snapshot.id_numbers(fingerprints[rows])
                 owners.append(rows[list_numbers(lims)])
                 numbers.append(self._numbers(place, shard_numbers))
@@ -301,7 +301,7 @@ class ShardedSnapshot(Snapshot):
         first = differs(owner) | differs(number)
         return list_lims(np.bincount(owner[first], minlength=len(fingerprints))), number[first]
 
-    def _within(self, shard: Shard, leading: Words) -> npt.NDArray[np.intp]:
+    def _rows_in_bounds(self, shard: Shard, leading: Words) -> npt.NDArray[np.intp]:
         """Return the rows that a shard may have, by their leading words."""
         if shard.bounds is None:
             return np.empty(0, np.intp)
@@ -313,9 +313,9 @@ class ShardedSnapshot(Snapshot):
         if self.totals.id_kind != "string":
             first = self.manifest.shards[place].first_row
             return numbers + np.uint64(first) if first else numbers
-        return self._canonical(numbers | np.uint64(place << NUMBER_BITS))
+        return self._canonical_numbers(numbers | np.uint64(place << NUMBER_BITS))
 
-    def _canonical(self, numbers: Words) -> Words:
+    def _canonical_numbers(self, numbers: Words) -> Words:
         """Return the first number of each string: equal strings have the same."""
         aliases, firsts = self._aliases
         if not len(aliases):
@@ -342,7 +342,7 @@ class ShardedSnapshot(Snapshot):
     def _hashes(self, place: int) -> Iterator[Groups]:
         """Yield the strings of a shard as (hashes, how many have each, numbers), ascending."""
         above = np.uint64(place << NUMBER_BITS)
-        with self._opened(place) as snapshot:
+        with self._open_shard(place) as snapshot:
             groups = (
                 iter(())
                 if snapshot.generation.dictionary is None
@@ -368,7 +368,7 @@ class ShardedSnapshot(Snapshot):
         places, out, size = numbers >> np.uint64(NUMBER_BITS), [""] * len(numbers), 0
         for place in np.unique(places).tolist():
             at = np.flatnonzero(places == place)
-            with self._opened(place) as snapshot:
+            with self._open_shard(place) as snapshot:
                 part = snapshot.ids_within(
                     numbers[at] & NUMBER_MASK, None if most is None else most - size
                 )
@@ -397,7 +397,7 @@ class ShardedSnapshot(Snapshot):
     def with_ids(self, numbers: Words) -> tuple[Words, Words]:
         fingerprints, ids = [self.width.empty(0)], [np.empty(0, np.uint64)]
         for place, snapshot in self.shards():
-            shard_rows, shard_numbers = snapshot.with_ids(self._in_shard(place, numbers))
+            shard_rows, shard_numbers = snapshot.with_ids(self._numbers_in_shard(place, numbers))
             fingerprints.append(shard_rows)
             ids.append(self._numbers(place, shard_numbers))
         rows, number = np.concatenate(fingerprints), np.concatenate(ids)
@@ -406,7 +406,7 @@ class ShardedSnapshot(Snapshot):
         first = differs(number) | differs(rows)
         return rows[first], number[first]
 
-    def _in_shard(self, place: int, numbers: Words) -> Words:
+    def _numbers_in_shard(self, place: int, numbers: Words) -> Words:
         """Return the numbers of ids in one shard, without those that it cannot have."""
         shard = self.manifest.shards[place]
         if self.totals.id_kind == "row":
@@ -424,35 +424,35 @@ class ShardedSnapshot(Snapshot):
     def groups(self) -> Iterator[Groups]:
         return _merge_shards(
             [
-                (self._least(place), self._shard_groups(place))
+                (self._least_fingerprint(place), self._shard_groups(place))
                 for place in range(len(self.manifest.shards))
             ]
         )
 
     def fingerprints(self) -> Iterator[Words]:
         sources = [
-            (self._least(place), self._shard_fingerprints(place))
+            (self._least_fingerprint(place), self._shard_fingerprints(place))
             for place in range(len(self.manifest.shards))
         ]
         return (keys for keys, _, _ in _merge_shards(sources))
 
-    def _least(self, place: int) -> int:
+    def _least_fingerprint(self, place: int) -> int:
         bounds = self.manifest.shards[place].bounds
         return 0 if bounds is None else rows_to_numbers(self.width.row(int(bounds[0], 16)))[0]
 
     def _shard_groups(self, place: int) -> Iterator[Groups]:
-        with self._opened(place) as snapshot:
+        with self._open_shard(place) as snapshot:
             for keys, counts, numbers in snapshot.groups():
-                yield self._ascending(keys, counts, self._numbers(place, numbers))
+                yield self._sort_numbers(keys, counts, self._numbers(place, numbers))
 
-    def _ascending(self, keys: Words, counts: Words, numbers: Words) -> Groups:
+    def _sort_numbers(self, keys: Words, counts: Words, numbers: Words) -> Groups:
         """Sort the numbers of each fingerprint, if strings may have the numbers of other shards."""
         if len(self._aliases[0]):
             numbers = numbers[row_order(list_numbers(list_lims(counts)), numbers)]
         return keys, counts, numbers
 
     def _shard_fingerprints(self, place: int) -> Iterator[Groups]:
-        with self._opened(place) as snapshot:
+        with self._open_shard(place) as snapshot:
             for keys in snapshot.fingerprints():
                 yield keys, np.ones(len(keys), np.uint64), np.zeros(len(keys), np.uint64)
 

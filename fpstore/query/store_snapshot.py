@@ -160,7 +160,7 @@ class StoreSnapshot(Snapshot):
                 return self.scan_columns(queries, radius, threads)
             # Tables may be read whole because they are small. The delta, which is indexed for the
             # design's radius, need not be.
-            return self._combined(
+            return self._combine_delta(
                 self.base_columns(queries, radius, threads), queries, radius, threads, None
             )
         parts: list[MatchColumns] = []
@@ -182,9 +182,9 @@ class StoreSnapshot(Snapshot):
         columns = self.generation.probe(queries, radius, most, threads, stop)
         if columns is None or self._delta_kernel is None:
             return columns
-        return self._combined(columns, queries, radius, threads, stop)
+        return self._combine_delta(columns, queries, radius, threads, stop)
 
-    def _combined(
+    def _combine_delta(
         self,
         base: MatchColumns,
         queries: Words,

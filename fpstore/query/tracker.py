@@ -200,7 +200,7 @@ class Tracker:
             raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
         if self._current is None:
             self._resolve()
-            return self._last_shown()
+            return self._current_snapshot()
         words, known_end, _ = self._current
         end = words[END]
         if end & SUPERSEDED:
@@ -215,7 +215,7 @@ class Tracker:
         elif end != known_end:
             self._drop_next()  # that merge was given up
             self._read(end, end)
-        return self._last_shown()
+        return self._current_snapshot()
 
     def _next_generation(self) -> _NextGeneration | None:
         """Return the generation that a merge has announced, which a thread opens."""
@@ -236,7 +236,7 @@ class Tracker:
         if following is not None:
             following.close()
 
-    def _last_shown(self) -> StoreSnapshot:
+    def _current_snapshot(self) -> StoreSnapshot:
         assert self._current is not None
         return self._current[2]
 
@@ -258,7 +258,7 @@ class Tracker:
 
         The next question does so if the word is no longer ``known_end``.
         """
-        snapshot = self._last_shown()
+        snapshot = self._current_snapshot()
         try:
             updated = _OpenGeneration(
                 self.manifest, snapshot.generation, self.log, snapshot, self._place, end

@@ -55,11 +55,11 @@ class Checkpoint:
         with refusing(folder):
             _check_is_ours(folder, self._place)
             folder.mkdir(exist_ok=True)
-            self._lock = FolderLock(folder, LOCK_FILE, _locked)
+            self._lock = FolderLock(folder, LOCK_FILE, _locked_error)
         try:
             self.resumed = (folder / PLAN_FILE).exists()
             self._plan = (
-                self._begun(json.loads(json.dumps(identity)))
+                self._open_existing(json.loads(json.dumps(identity)))
                 if self.resumed
                 else PlanFolder.create(self._place, KIND, identity, [])
             )
@@ -69,7 +69,7 @@ class Checkpoint:
             self._lock.release()
             raise
 
-    def _begun(self, identity: dict[str, Any]) -> PlanFolder:
+    def _open_existing(self, identity: dict[str, Any]) -> PlanFolder:
         """Return the plan of earlier runs; InputError if it is damaged, or of another job."""
         path = self.folder / PLAN_FILE
         try:
@@ -81,7 +81,7 @@ class Checkpoint:
                 f"{path}: damaged: remove the folder to start anew", path=path
             ) from None
         if plan.kind != KIND:
-            raise _foreign(self.folder)
+            raise _foreign_folder_error(self.folder)
         before = plan.work
         for name in dict.fromkeys([*identity, *before]):
             if before.get(name) != identity.get(name):
@@ -213,17 +213,17 @@ def _check_is_ours(folder: Path, place: DiskPlace) -> None:
     else:
         is_ours = not folder.exists()
     if not is_ours:
-        raise _foreign(folder)
+        raise _foreign_folder_error(folder)
 
 
-def _foreign(folder: Path) -> InputError:
+def _foreign_folder_error(folder: Path) -> InputError:
     return InputError(
         f"{folder}: is not the folder of a job that can be resumed: name another one, or remove it",
         path=folder,
     )
 
 
-def _locked(folder: Path, holder: str) -> StoreLockedError:
+def _locked_error(folder: Path, holder: str) -> StoreLockedError:
     return StoreLockedError(
         f"{folder}: {process_name(holder)} is running this job: wait until it has ended",
         path=folder,

@@ -150,9 +150,9 @@ class Pieces:
             self.facts: dict[str, Any] = dict(content["facts"])
             self._index: dict[str, list[Any]] = dict(content["arrays"])
         except (ValueError, KeyError, TypeError, RecursionError):
-            raise self._damaged() from None
+            raise self._damage_error() from None
 
-    def _damaged(self) -> CorruptStoreError:
+    def _damage_error(self) -> CorruptStoreError:
         where = self.place.shown(self.name)
         return CorruptStoreError(f"{where}: damaged: remove it, and run its task again", path=where)
 
@@ -172,10 +172,10 @@ class Pieces:
             if not 0 <= start <= begin <= stop <= self._bytes or end > shape[0]:
                 raise ValueError
         except (KeyError, ValueError, TypeError, OverflowError, IndexError):
-            raise self._damaged() from None
+            raise self._damage_error() from None
         data = self.place.read(self.name, begin, stop - begin)
         if len(data) != stop - begin or zlib.crc32(data, seed) != checksum:
-            raise self._damaged()
+            raise self._damage_error()
         return np.frombuffer(data, dtype).reshape(end - first, *row)
 
     def _slice(self, name: str, number: int) -> tuple[int, int, int]:

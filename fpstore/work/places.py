@@ -135,7 +135,7 @@ class DiskPlace(Place):
         path = self.path / name
         with refusing(path):
             try:
-                file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115
+                file = open(path, "rb", opener=_open_nonblocking)  # noqa: SIM115
             except (FileNotFoundError, NotADirectoryError):
                 raise StoreNotFoundError(f"{path}: is not there", path=path) from None
             with file:
@@ -183,25 +183,28 @@ class DiskPlace(Place):
         target = self.path / name
         with refusing(target):
             target.parent.mkdir(parents=True, exist_ok=True)
-            self._clean(target.parent)
-            with temporary_folder(target.parent, _unfinished()) as folder:
+            self._remove_killed(target.parent)
+            with temporary_folder(target.parent, _unfinished_prefix()) as folder:
                 new = folder / target.name
                 yield new
                 _sync(new)
                 _publish(new, target)
             sync_folder(target.parent)
 
-    def _clean(self, folder: Path) -> None:
+    def _remove_killed(self, folder: Path) -> None:
         """Remove what killed processes have left, once: the folder may have many files."""
         if folder not in self._cleaned:
-            remove_abandoned(folder, f"{_unfinished()}*")
+            remove_abandoned(folder, f"{_unfinished_prefix()}*")
             self._cleaned.add(folder)
 
     def on_disk(self, name: str, scratch: Path) -> Path:
         return self.path / name
 
     def replace(self, name: str, data: bytes) -> None:
-        with refusing(self.path / name), temporary_folder(self.path, _unfinished()) as folder:
+        with (
+            refusing(self.path / name),
+            temporary_folder(self.path, _unfinished_prefix()) as folder,
+        ):
             (folder / name).write_bytes(data)
             _sync(folder / name)
             (folder / name).replace(self.path / name)
@@ -241,7 +244,7 @@ def _files_in(folder: Path, beginning: str) -> Iterator[str]:
 
 
 @cache
-def _unfinished() -> str:
+def _unfinished_prefix() -> str:
     """Return the beginning of the names of unfinished folders of this machine.
 
     Locks of a shared file system may hold on one machine only (Lustre with ``localflock``, NFS with
@@ -253,7 +256,7 @@ def _unfinished() -> str:
     return f"{UNFINISHED}{blake2b(machine, digest_size=4).hexdigest()}-"
 
 
-def _without_waiting(path: str, flags: int) -> int:
+def _open_nonblocking(path: str, flags: int) -> int:
     """Open a file, without waiting for the other end of a pipe."""
     return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
 

@@ -129,7 +129,7 @@ def test_spilled_builds_are_byte_identical(tmp_path, request, name, kind):
 
 def test_the_tiny_budget_does_spill(tmp_path, tiny, monkeypatch):
     cuts, parts = [], []
-    cut, merged = Runs.parts, TableKeys._merged
+    cut, merged = Runs.parts, TableKeys._merge_runs
 
     def noted(keys):
         sizes = parts.append([]) or parts[-1]
@@ -142,7 +142,7 @@ def test_the_tiny_budget_does_spill(tmp_path, tiny, monkeypatch):
         "parts",
         lambda runs, most: cuts.append(list(map(count_rows, cut(runs, most)))) or cut(runs, most),
     )
-    monkeypatch.setattr(TableKeys, "_merged", noted)
+    monkeypatch.setattr(TableKeys, "_merge_runs", noted)
     build(tmp_path / "s", *make_rows("one prefix", 450), design="manku-4", memory=64 * MIB)
     # all rows begin alike: parts are cut by bounds among their keys
     assert (len(cuts[0]) > 10, max(cuts[0]) <= 64) == (True, True)

@@ -380,7 +380,7 @@ def test_an_id_of_a_store_is_refused_before_rows_are_grouped(tmp_path, monkeypat
     ).close()
     asked = ["dedup", "c.jsonl", "o.jsonl", *TEXT_FIELD, "--against", "s.fps", "-q", "--removed"]
     fine(*asked, "r.csv", "--force")
-    monkeypatch.setattr(dedup_module, "_grouped", lambda *_: pytest.fail("rows were grouped"))
+    monkeypatch.setattr(dedup_module, "_group_documents", lambda *_: pytest.fail("rows grouped"))
     assert r"s.fps: the id 'a\tb' cannot be written to a .tsv or .txt list" in failure(
         *asked, "r.tsv", "--force"
     )

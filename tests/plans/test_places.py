@@ -130,7 +130,7 @@ def test_a_disk_without_links(rooted, monkeypatch):
 
 def test_what_killed_processes_have_left(rooted, monkeypatch):
     """Of other machines it stays until the end: their locks may not be seen here."""
-    place, own = DiskPlace(rooted), places._unfinished()
+    place, own = DiskPlace(rooted), places._unfinished_prefix()
     (rooted / f"{own}dead").mkdir()
     (rooted / ".unfinished-00000000-far").mkdir()
     with place.writing("a") as held:
@@ -140,9 +140,9 @@ def test_what_killed_processes_have_left(rooted, monkeypatch):
         assert held.exists()
     assert sorted(path.name for path in rooted.iterdir()) == ["a", "b"]
     monkeypatch.setattr(places, "BOOT", rooted / "nothing")
-    places._unfinished.cache_clear()
-    assert places._unfinished() != own
-    places._unfinished.cache_clear()
+    places._unfinished_prefix.cache_clear()
+    assert places._unfinished_prefix() != own
+    places._unfinished_prefix.cache_clear()
 
 
 def test_another_machine_is_left_alone(rooted):

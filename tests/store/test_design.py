@@ -493,7 +493,7 @@ def test_covers_of_disjoint_blocks_is_that_of_the_general_search(shapes, radius,
 
 def test_blocks_of_a_large_radius_cover_it_by_construction(monkeypatch):
     # the general search is not needed
-    monkeypatch.setattr("fpstore.design.covering._worthwhile", None)
+    monkeypatch.setattr("fpstore.design.covering._drop_covered", None)
     for name in ("flip-1", "flip-4", "flip-9", "flip-17", "striped-4-1", "striped-8-1"):
         tables = design(name, lookup_radius(64)).tables
         assert covers(tables, lookup_radius(64))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from fpstore.base.aliases import Progress
 from fpstore.base.arguments import check_flag, check_opening, check_path
-from fpstore.base.resources import checked_resources, parse_size
+from fpstore.base.resources import make_resources, parse_size
 from fpstore.design.blocks import AUTO, HUFFMAN
 from fpstore.design.families import check_design
 from fpstore.disk.mapped import LAZY
@@ -361,7 +361,7 @@ def repair(
     target = None if output is None else check_path(output, "output")
     losses = None if lost is None else check_path(lost, "lost")
     in_place = check_flag(in_place, "in_place")
-    resources = checked_resources(memory, threads, progress)
+    resources = make_resources(memory, threads, progress)
     if is_index(source):
         from fpstore.lsh.repaired import repair_index
 

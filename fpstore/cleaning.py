@@ -12,7 +12,7 @@ from fpstore.api import PathLike, open_store
 from fpstore.base.aliases import Progress
 from fpstore.base.arguments import check_flag, check_path, printable
 from fpstore.base.keywords import keyword
-from fpstore.base.resources import checked_resources
+from fpstore.base.resources import make_resources
 from fpstore.errors import InputError
 from fpstore.store import Store
 
@@ -210,7 +210,7 @@ def dedup(
     from fpstore.jobs.dedup import deduplicate
     from fpstore.jobs.dedup_job import DedupSpec
 
-    resources = checked_resources(memory, threads, progress)
+    resources = make_resources(memory, threads, progress)
     spec = DedupSpec(
         source,
         output,
@@ -236,7 +236,7 @@ def dedup(
         html=html,
     )
     folder = None if resume is None else check_path(resume, "resume")
-    with opened_reference(spec, add) as reference:
+    with open_reference(spec, add) as reference:
         job = spec.job(reference)
         corpus = open_corpus(source, text is True, encoding=encoding, format=format)
         job = job.planned(corpus)
@@ -373,7 +373,7 @@ def decontaminate(
     from fpstore.jobs.decontamination import decontaminate_corpus, decontamination_job
     from fpstore.jobs.hits import Bounds
 
-    resources = checked_resources(memory, threads, progress)
+    resources = make_resources(memory, threads, progress)
     bounds = Bounds(min_ngrams, min_share, ignore_common)
     job = decontamination_job(
         text, benchmark_text, id, benchmark_id, ngram, bounds, threshold, unknown, html
@@ -389,7 +389,7 @@ def decontaminate(
 
 
 @contextmanager
-def opened_reference(spec: DedupSpec, add: bool = False) -> Iterator[Reference | None]:
+def open_reference(spec: DedupSpec, add: bool = False) -> Iterator[Reference | None]:
     """Open the reference of a corpus: see ``against`` and ``add`` of :func:`dedup`."""
     from fpstore.format.manifest import is_openable
     from fpstore.hashing.corpora import open_corpus
@@ -497,7 +497,7 @@ def remove_boilerplate(
     from fpstore.hashing.corpora import open_corpus
     from fpstore.jobs.boilerplate import remove_corpus_boilerplate
 
-    resources = checked_resources(memory, threads, progress)
+    resources = make_resources(memory, threads, progress)
     corpus = open_corpus(source, text is True, encoding=encoding, format=format)
     overwrite = check_flag(overwrite, "overwrite")
     return remove_corpus_boilerplate(

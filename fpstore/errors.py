@@ -46,21 +46,21 @@ def one_line(text: str) -> str:
 def show(value: object) -> str:
     """Return the repr of a value for a message, on one line and shortened."""
     if isinstance(value, str):
-        return repr(shortened(value))
+        return repr(shorten(value))
     if isinstance(value, int) and abs(value) >= SHOWN_NUMBERS:
         return "a larger number"
     try:
-        return shortened(one_line(repr(value)))
+        return shorten(one_line(repr(value)))
     except (ValueError, RecursionError):  # such as a list with a number of thousands of digits
         return f"a {type(value).__name__}"
 
 
-def shortened(text: str) -> str:
+def shorten(text: str) -> str:
     """Return a text, shortened if it is too long for a message."""
     return text if len(text) <= SHOWN_CHARACTERS else text[: SHOWN_CHARACTERS - 3] + "..."
 
 
-def counted(number: int, noun: str) -> str:
+def plural(number: int, noun: str) -> str:
     """Return a number with its noun, in the singular or plural."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 

@@ -17,8 +17,8 @@ from fpstore.base.arguments import (
 )
 from fpstore.design.families import Design
 from fpstore.disk.mapped import LAZY, PAGES
-from fpstore.disk.refusals import refusing
-from fpstore.errors import InputError, ReadOnlyError, StoreNotFoundError, counted, show
+from fpstore.disk.refusals import translate_refusals
+from fpstore.errors import InputError, ReadOnlyError, StoreNotFoundError, plural, show
 from fpstore.format.shards import (
     Shard,
     ShardsManifest,
@@ -27,7 +27,7 @@ from fpstore.format.shards import (
     shard_name,
     write_shards,
 )
-from fpstore.query.sharded import ShardedSnapshot, bounds_of
+from fpstore.query.sharded import ShardedSnapshot, fingerprint_bounds
 from fpstore.query.snapshot import Snapshot
 from fpstore.store import Store, store_snapshot
 
@@ -166,8 +166,8 @@ class ShardedStore(Store[Id]):
         if self._closed:
             return f"<fpstore.ShardedStore {str(self.path)!r}, closed>"
         holds = (
-            f"{counted(len(self), 'fingerprint')} of {self.width} bits in "
-            f"{counted(len(self.shards), 'shard')}"
+            f"{plural(len(self), 'fingerprint')} of {self.width} bits in "
+            f"{plural(len(self.shards), 'shard')}"
         )
         return f"<fpstore.ShardedStore {str(self.path)!r}: {holds}, radius {self.radius}>"
 
@@ -226,7 +226,7 @@ def _combine_manifests(
                     ids=totals.ids,
                     first_row=first_row,
                     rows=rows,
-                    bounds=bounds_of(snapshot),
+                    bounds=fingerprint_bounds(snapshot),
                 )
             )
             facts = {name: getattr(store, name) for name in ("width", "radius", "fingerprinter")}
@@ -250,7 +250,7 @@ def _combine_manifests(
 
 
 def _shards_in(folder: Path, count: int | None) -> list[Path]:
-    with refusing(folder):
+    with translate_refusals(folder):
         names = {path.name for path in folder.iterdir() if is_shard_name(path.name)}
     if not names and not count:
         message = (

@@ -23,8 +23,8 @@ from fpstore.base.arguments import (
     check_share,
     check_whole,
 )
-from fpstore.base.resources import checked_resources, parse_threads
-from fpstore.base.width import WORD_BITS, Width, fingerprint_text, row_of_number
+from fpstore.base.resources import make_resources, parse_threads
+from fpstore.base.width import WORD_BITS, Width, fingerprint_text, number_to_row
 from fpstore.design.families import Design, check_design, check_radius
 from fpstore.disk.mapped import LAZY, PAGES
 from fpstore.errors import (
@@ -33,10 +33,10 @@ from fpstore.errors import (
     InputError,
     NotStoredError,
     ReadOnlyError,
-    counted,
+    plural,
 )
 from fpstore.io.check import check_fingerprint, check_fingerprints, check_id, check_rows, is_one
-from fpstore.query.ids import Ids, SnapshotIds, checked_ids, fingerprints_of, is_one_id
+from fpstore.query.ids import Ids, SnapshotIds, as_id_column, fingerprints_of, is_single_id
 from fpstore.query.matches import MatchedIds, Matches, MatchList
 from fpstore.query.snapshot import Snapshot
 from fpstore.query.store_snapshot import StoreSnapshot
@@ -208,7 +208,7 @@ class Store(Generic[Id]):
     def __repr__(self) -> str:
         if self._closed:
             return f"<fpstore.Store {str(self.path)!r}, closed>"
-        holds = f"{counted(len(self), 'fingerprint')} of {self.width} bits"
+        holds = f"{plural(len(self), 'fingerprint')} of {self.width} bits"
         return (
             f"<fpstore.Store {str(self.path)!r}: {holds}, radius {self.radius}, design "
             f"{self.design.name}>"
@@ -283,7 +283,7 @@ class Store(Generic[Id]):
         if limit is None:
             return self._outer_matches(snapshot.probe(value, radius))
         return next(
-            iter(self._search(snapshot, row_of_number(value, self._width.words), radius, 1, limit))
+            iter(self._search(snapshot, number_to_row(value, self._width.words), radius, 1, limit))
         )
 
     def _fingerprint(self, fingerprint: Any) -> int:
@@ -595,10 +595,10 @@ class Store(Generic[Id]):
         >>> [tuple(pair) for batch in store.pairs(radius=2) for pair in batch]
         [(8, 11, 2)]
         """
-        from fpstore.jobs.store_job import pairs_job, yielded
+        from fpstore.jobs.store_job import iterate_pairs, pairs_job
 
-        return yielded(
-            pairs_job(self, radius, duplicates, checked_resources(memory, threads, progress)),
+        return iterate_pairs(
+            pairs_job(self, radius, duplicates, make_resources(memory, threads, progress)),
             resume,
         )
 
@@ -649,7 +649,7 @@ class Store(Generic[Id]):
         """
         from fpstore.jobs.store_job import clusters_job
 
-        job = clusters_job(self, radius, group, keep, checked_resources(memory, threads, progress))
+        job = clusters_job(self, radius, group, keep, make_resources(memory, threads, progress))
         with job.checkpoint(resume) as checkpoint:
             return job.run(checkpoint).in_memory()
 
@@ -695,10 +695,10 @@ class Store(Generic[Id]):
         >>> [tuple(pair) for batch in store.join([0b1011, 0b1000], radius=2) for pair in batch]
         [(8, 8, 0), (8, 11, 2)]
         """
-        from fpstore.jobs.store_job import join_job, yielded
+        from fpstore.jobs.store_job import iterate_pairs, join_job
 
-        return yielded(
-            join_job(self, other, radius, ids, checked_resources(memory, threads, progress)), resume
+        return iterate_pairs(
+            join_job(self, other, radius, ids, make_resources(memory, threads, progress)), resume
         )
 
     # Changing
@@ -781,7 +781,7 @@ class Store(Generic[Id]):
         writer = self.writer()
         if ids is None:
             raise InputError("upsert needs an id for each row")
-        if is_one(fingerprints, self._width):
+        if is_single_fingerprint(fingerprints, self._width):
             return writer.upsert_one(self._fingerprint(fingerprints), check_id(ids), sync)
         rows, row_ids = check_rows(fingerprints, ids, self._width)
         assert row_ids is not None
@@ -1012,7 +1012,7 @@ class Store(Generic[Id]):
             )
         writer = self.writer()
         if fingerprints is None:
-            return writer.delete_ids(checked_ids([ids] if is_one_id(ids) else ids), sync)
+            return writer.delete_ids(as_id_column([ids] if is_single_id(ids) else ids), sync)
         if ids is None:
             return writer.delete_fingerprints(check_rows(fingerprints, None, self._width)[0], sync)
         return writer.delete_pairs(*check_rows(fingerprints, ids, self._width), sync)
@@ -1054,7 +1054,7 @@ class Store(Generic[Id]):
         """
         writer = self.writer()
         at = check_share(at, "at")
-        writer.merge(checked_resources(memory, threads, progress), at=at)
+        writer.merge(make_resources(memory, threads, progress), at=at)
 
     def absorb(
         self,
@@ -1087,7 +1087,7 @@ class Store(Generic[Id]):
         if not others:
             raise InputError("absorb takes the paths of other stores")
         renumber = check_flag(renumber, "renumber")
-        resources = checked_resources(memory, threads, progress)
+        resources = make_resources(memory, threads, progress)
         with ExitStack() as stack:
             snapshots = []
             for path in map(check_path, others):
@@ -1113,7 +1113,7 @@ class Store(Generic[Id]):
         """
         writer = self.writer()
         design = check_design(design, self.radius, self.width)
-        writer.redesign(checked_resources(memory, threads, progress), design)
+        writer.redesign(make_resources(memory, threads, progress), design)
 
     def split(
         self,
@@ -1152,7 +1152,7 @@ class Store(Generic[Id]):
         from fpstore.change.split import split_store
 
         target, overwrite = check_path(folder, "folder"), check_flag(overwrite, "overwrite")
-        resources = checked_resources(memory, threads, progress)
+        resources = make_resources(memory, threads, progress)
         return split_store(store_snapshot(self), target, bits, overwrite, resources)
 
     def backup(

@@ -11,7 +11,7 @@ from numbers import Real
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from fpstore.errors import InputError, StorageError, one_line, shortened, show
+from fpstore.errors import InputError, StorageError, one_line, shorten, show
 
 MAX_ID_BYTES = 1 << 16
 SYNCS = ("commit", "batch", "none")
@@ -44,7 +44,7 @@ def check_path(value: object, argument: str = "path") -> Path:
         Path(name).stat()
     except OSError as error:
         if error.errno not in (errno.ENOENT, errno.ENOTDIR):
-            raise StorageError(f"{shortened(name)}: {error.strerror}", path=name) from error
+            raise StorageError(f"{shorten(name)}: {error.strerror}", path=name) from error
         _refuse_uri(value, name)
     except ValueError as error:
         reason = (

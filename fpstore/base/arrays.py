@@ -55,7 +55,7 @@ def slices(values: Words, starts: npt.NDArray[Any], sizes: npt.NDArray[Any]) -> 
     return out
 
 
-def differs(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+def is_run_start(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     """Return which values, or rows, are not equal to the one before them."""
     out = np.ones(len(values), bool)
     unequal = values[1:] != values[:-1]
@@ -92,10 +92,10 @@ def stable_order(values: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
         _kernel.sort_keys(keys, np.empty_like(keys))
         keys &= np.uint64((1 << HALF_BITS) - 1)
         return keys.view(np.intp)
-    return np.ascontiguousarray(sorted_with_places(order_keys(values))[:, -1]).view(np.intp)
+    return np.ascontiguousarray(sort_with_places(order_keys(values))[:, -1]).view(np.intp)
 
 
-def sorted_with_places(rows: Words) -> Words:
+def sort_with_places(rows: Words) -> Words:
     """Return rows with the place of each behind it, in order of the rows and of the places."""
     words = row_words(rows)
     pairs = empty_rows(len(rows), words + 1)
@@ -107,9 +107,9 @@ def sorted_with_places(rows: Words) -> Words:
 
 def distinct_places(rows: Words) -> tuple[Words, npt.NDArray[np.intp]]:
     """Return the distinct rows, ascending, and for each row which of them it is."""
-    pairs, words = sorted_with_places(rows), row_words(rows)
+    pairs, words = sort_with_places(rows), row_words(rows)
     ascending = pairs[:, 0] if words == 1 else pairs[:, :words]
-    first = differs(ascending)
+    first = is_run_start(ascending)
     numbers = np.cumsum(first, dtype=np.intp)
     numbers -= 1
     which = np.empty(len(rows), np.intp)

@@ -123,7 +123,7 @@ class Worker:
             self._pool.shutdown(cancel_futures=True)
 
 
-def in_order(
+def map_in_order(
     work: Callable[[Item], T], items: Iterable[Item], threads: int, waiting: int = 1
 ) -> Iterator[tuple[Item, T]]:
     """Yield each item with the result of some work, in order.

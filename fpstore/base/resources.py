@@ -117,7 +117,7 @@ def _text(path: Path) -> str:
         return ""
 
 
-def shown_size(byte_count: float) -> str:
+def format_size(byte_count: float) -> str:
     """Return a number of bytes for people, in powers of 1000."""
     value = float(byte_count)
     for unit in ("B", "kB", "MB", "GB"):
@@ -176,7 +176,7 @@ def parse_threads(threads: int | None, argument: str = "threads") -> int:
     return check_whole(threads, 1, MAX_THREADS, argument)
 
 
-def checked_resources(
+def make_resources(
     memory: int | str | None, threads: int | None, progress: Progress | None
 ) -> Resources:
     check_progress(progress)

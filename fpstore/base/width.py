@@ -184,17 +184,17 @@ def empty_rows(count: int, words: int) -> Words:
     return np.empty(count if words == 1 else (count, words), np.uint64)
 
 
-def row_of_number(number: int, words: int) -> Words:
+def number_to_row(number: int, words: int) -> Words:
     """Return the row that the kernel knows by a number, as an array of it alone."""
-    return rows_of_numbers([number], words)
+    return numbers_to_rows([number], words)
 
 
-def rows_of_numbers(numbers: Iterable[int], words: int) -> Words:
+def numbers_to_rows(numbers: Iterable[int], words: int) -> Words:
     """Return the rows that the kernel knows by numbers."""
     return Width(WORD_BITS * words).rows(numbers)
 
 
-def rows_like(rows: Words, count: int) -> Words:
+def empty_rows_like(rows: Words, count: int) -> Words:
     """Return an uninitialised array of ``count`` rows of the same width."""
     return np.empty((count, *rows.shape[1:]), np.uint64)
 
@@ -208,7 +208,7 @@ def leading_words(rows: Words) -> Words:
     return rows if rows.ndim == 1 else np.ascontiguousarray(rows[:, 0])
 
 
-def ascending(rows: Words) -> npt.NDArray[np.bool_]:
+def is_ascending(rows: Words) -> npt.NDArray[np.bool_]:
     """Return whether each row but the first is greater than the one before it."""
     if rows.ndim == 1:
         return rows[1:] > rows[:-1]
@@ -229,7 +229,7 @@ def equal(rows: Words, other_rows: Words) -> npt.NDArray[np.bool_]:
 # Functions of NumPy for 1-D arrays: wide rows are compared as strings of big-endian bytes.
 
 
-def comparable(rows: Words) -> npt.NDArray[Any]:
+def to_comparable(rows: Words) -> npt.NDArray[Any]:
     """Return rows as a 1-D array, whose elements NumPy can sort, search and compare."""
     if rows.ndim == 1:
         return rows
@@ -264,7 +264,7 @@ def row_place(rows: Words, row: Words, side: str = "left") -> int:
 def row_places(rows: Words, searched: Words, side: str = "left") -> npt.NDArray[np.intp]:
     """Return where rows belong among ascending rows."""
     places: npt.NDArray[np.intp] = np.searchsorted(
-        comparable(rows), comparable(searched), side=side
+        to_comparable(rows), to_comparable(searched), side=side
     )  # type: ignore[call-overload]
     return places
 
@@ -275,16 +275,16 @@ def row_order(*columns: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
     return np.lexsort(keys[::-1])
 
 
-def distinct(rows: Words) -> Words:
-    return _from_comparable(np.unique(comparable(rows)), rows)
+def distinct_rows(rows: Words) -> Words:
+    return _from_comparable(np.unique(to_comparable(rows)), rows)
 
 
 def distinct_counts(rows: Words) -> tuple[Words, npt.NDArray[np.intp]]:
     """Return the distinct rows, ascending, and how often each occurs."""
-    values, counts = np.unique(comparable(rows), return_counts=True)
+    values, counts = np.unique(to_comparable(rows), return_counts=True)
     return _from_comparable(values, rows), counts
 
 
-def is_in(rows: Words, members: Words) -> npt.NDArray[np.bool_]:
+def is_member(rows: Words, members: Words) -> npt.NDArray[np.bool_]:
     """Return which rows are among ``members``."""
-    return np.isin(comparable(rows), comparable(members))
+    return np.isin(to_comparable(rows), to_comparable(members))

@@ -24,7 +24,7 @@ from fpstore.building.external_sort import Sorter, sort_buffer, sort_bytes
 from fpstore.building.generation_writer import GenerationWriter, TrackedWork, finish_store
 from fpstore.building.input import chunks, count_rows
 from fpstore.building.strings import StringSpool
-from fpstore.building.table_keys import TableKeys, most_threads, reference_keys
+from fpstore.building.table_keys import TableKeys, max_threads, reference_keys
 from fpstore.building.target import Target
 from fpstore.design.blocks import AUTO, HUFFMAN, PREFER, STORAGE, BlockPacking, check_blocks
 from fpstore.design.dealing import resolve_design
@@ -278,7 +278,7 @@ class _Build:
         most = min(self._threads, len(tables) + (not identity.table_first))
         if identity.table is not None:
             _kernel.trim()
-            threads = min(most, most_threads(self._memory, self._width.words))
+            threads = min(most, max_threads(self._memory, self._width.words))
             each = Resources(self._memory, self._threads).for_each(max(threads, 1))
             parts = [partial(self._table_in_parts, identity, table, each) for table in tables]
         else:

@@ -13,14 +13,14 @@ from fpstore.base.aliases import Array, Groups, Words
 from fpstore.base.arrays import list_lims, spans
 from fpstore.base.pools import read_ahead
 from fpstore.base.width import empty_rows
-from fpstore.disk.mapped import own_pages
+from fpstore.disk.mapped import page_aligned
 from fpstore.disk.temporary import SpillFile
 from fpstore.format.huffman import KeySummary
 
 COPY_ROWS = 1 << 18  # rows that are copied, read or written between two checks for a stop
 
 
-def in_pieces(parts: Iterable[Array]) -> Iterator[Array]:
+def cut_pieces(parts: Iterable[Array]) -> Iterator[Array]:
     """Cut successive parts into pieces of at most COPY_ROWS."""
     for part in parts:
         for start in range(0, len(part), COPY_ROWS):
@@ -61,14 +61,14 @@ class Column:
         if self._file is None:
             return self.whole()[start : start + rows]
         size = self._words * self._type.itemsize
-        out = own_pages(rows * size)
+        out = page_aligned(rows * size)
         self._file.read(start * size, out)
         return self._as_rows(out)
 
     def pieces(self) -> Iterator[Array]:
         """Yield the rows in order, at most COPY_ROWS at a time; rows in a file are read ahead."""
         if self._file is None:
-            return in_pieces(self._parts)
+            return cut_pieces(self._parts)
         starts = range(0, self.rows, COPY_ROWS)
         return read_ahead(self.part(start, min(COPY_ROWS, self.rows - start)) for start in starts)
 
@@ -119,7 +119,7 @@ class SortedColumns:
         self.summary = KeySummary()
 
     def add(self, part: SortedRows) -> None:
-        for keys in in_pieces([part.keys]):
+        for keys in cut_pieces([part.keys]):
             self.summary.add(keys)
         self._keys.append(part.keys)
         if part.per_key is not None:

@@ -18,10 +18,10 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.base.aliases import Array, Words
-from fpstore.base.pools import in_order
+from fpstore.base.pools import map_in_order
 from fpstore.base.width import WORD_BITS, row_order, row_place, row_places, row_words
 from fpstore.building.columns import COPY_ROWS, SortedRows
-from fpstore.disk.mapped import own_pages
+from fpstore.disk.mapped import page_aligned
 from fpstore.disk.temporary import SpillFile
 
 Numbers = npt.NDArray[Any]  # of 32 or 64 bits
@@ -47,14 +47,14 @@ def sort_buffer(count: int, words: int) -> Words:
 
     Its memory goes back to the system when it is dropped.
     """
-    array = own_pages(8 * count * words).view(np.uint64)
+    array = page_aligned(8 * count * words).view(np.uint64)
     return array if words == 1 else array.reshape(count, words)
 
 
 def number_buffer(count: int, most: int) -> Numbers:
     """Return an array for ``count`` numbers up to ``most``."""
     kind = np.dtype(np.uint32 if most <= MAX_NUMBER else np.uint64)
-    return own_pages(kind.itemsize * count).view(kind)
+    return page_aligned(kind.itemsize * count).view(kind)
 
 
 class NumberedRows(NamedTuple):
@@ -225,7 +225,10 @@ def group_rows(keys: Words, numbers: Numbers, memory: Words) -> SortedRows:
 
 
 def run_parts(threads: int, work: Sequence[Callable[[], object]]) -> None:
-    deque(in_order(lambda part: part(), work, threads if len(work) > 1 else 1, len(work)), maxlen=0)
+    deque(
+        map_in_order(lambda part: part(), work, threads if len(work) > 1 else 1, len(work)),
+        maxlen=0,
+    )
 
 
 # In runs
@@ -317,7 +320,7 @@ def count_rows(part: Slices) -> int:
     return sum(rows.end - rows.start for rows in part)
 
 
-def unless_stopped(pieces: Iterator[Words], stop: _kernel.Stop | None) -> Iterator[Words]:
+def stop_between(pieces: Iterator[Words], stop: _kernel.Stop | None) -> Iterator[Words]:
     """Yield the pieces, with InterruptedError in place of the next once ``stop`` is set.
 
     A generator of pieces is closed then, so that a thread that reads ahead ends before the error is
@@ -432,7 +435,7 @@ class Sorter:
         waiting = 2 * self._threads + 1  # parts in memory at once: threads sort some, others wait
         parts = runs.parts(self._most // waiting)
         threads = self._threads if max(map(count_rows, parts)) * waiting <= self._most else 1
-        for part, rows in in_order(
+        for part, rows in map_in_order(
             partial(self._part, runs, self._threads // threads), parts, threads
         ):
             yield rows

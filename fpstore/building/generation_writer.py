@@ -16,10 +16,10 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.base.aliases import Groups, Progress, Words
 from fpstore.base.pools import Pool, await_result
-from fpstore.building.columns import SortedColumns, in_pieces
+from fpstore.building.columns import SortedColumns, cut_pieces
 from fpstore.building.external_sort import Sorter
 from fpstore.design.blocks import HUFFMAN, BlockPacking
-from fpstore.design.estimates import planned_filters
+from fpstore.design.estimates import choose_filters
 from fpstore.design.families import Design
 from fpstore.design.tables import BLOCKS
 from fpstore.disk.files import MODE, RUN_REPAIR
@@ -168,7 +168,7 @@ class GenerationWriter:
     def begin(self, design: Design, fingerprints: int, digest: int) -> None:
         """Set the tables, and the number and the digest of the fingerprints of each."""
         self.design, self.fingerprints, self.digest = design, fingerprints, digest
-        self.filters = planned_filters(design, fingerprints, self._blocks)
+        self.filters = choose_filters(design, fingerprints, self._blocks)
 
     def write_identity(self, histogram: Words, groups: Iterable[Groups]) -> None:
         """Write the first table, whose keys have this histogram, and the ids.
@@ -223,7 +223,7 @@ class GenerationWriter:
         histogram = self._histogram(keys() if coded else ())
         table = table_writer(self.folder / table_name(number), self._layout(number, histogram))
         try:
-            for piece in in_pieces(keys()):
+            for piece in cut_pieces(keys()):
                 table.feed(piece)
                 self.work.tick(len(piece))
             table.finish()
@@ -234,7 +234,7 @@ class GenerationWriter:
 
     def _histogram(self, keys: Iterable[Words]) -> Words:
         histogram = GapHistogram()
-        for piece in in_pieces(keys):
+        for piece in cut_pieces(keys):
             histogram.add(piece)
             self.work.tick()
         return histogram.counts
@@ -256,7 +256,7 @@ class GenerationWriter:
         CorruptStoreError unless each ``used`` number, by default any, has a string.
         """
         hashes = KeySummary()
-        for piece in in_pieces(strings.hashes()):
+        for piece in cut_pieces(strings.hashes()):
             hashes.add(piece)
             self.work.tick()
         numbers, mapping = self._write_mapping(

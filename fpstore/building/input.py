@@ -13,7 +13,7 @@ from fpstore.base.aliases import Words
 from fpstore.base.arguments import is_iterable
 from fpstore.base.strings import STRINGS_BYTES, StringColumn
 from fpstore.base.width import Width
-from fpstore.errors import InputError, counted, show
+from fpstore.errors import InputError, plural, show
 from fpstore.io.check import check_fingerprints, check_ids, is_image_hash, is_row, unequal
 from fpstore.io.source import Batch
 
@@ -89,7 +89,7 @@ def _chunks_of_parts(source: Iterable[Any], ids: Any, width: Width) -> Iterator[
                 if part_ids is None:
                     raise InputError(
                         "there are fewer id arrays than fingerprint arrays "
-                        f"({counted(number, 'id')})"
+                        f"({plural(number, 'id')})"
                     )
                 part_ids = check_ids(part_ids, len(fingerprints))
         if not len(fingerprints):

@@ -10,16 +10,16 @@ import numpy as np
 
 from fpstore import _kernel
 from fpstore.base.aliases import Words
-from fpstore.base.pools import in_order
+from fpstore.base.pools import map_in_order
 from fpstore.base.resources import Resources
-from fpstore.building.columns import in_pieces
+from fpstore.building.columns import cut_pieces
 from fpstore.building.external_sort import (
     Runs,
     Slices,
     count_rows,
     sort_buffer,
     sort_bytes,
-    unless_stopped,
+    stop_between,
 )
 from fpstore.design.tables import REFERENCES, TableSpec
 
@@ -53,7 +53,7 @@ class TableKeys:
         resources: Resources,
         stop: _kernel.Stop,
     ) -> None:
-        threads = min(resources.threads, most_threads(resources.memory, spec.key_words))
+        threads = min(resources.threads, max_threads(resources.memory, spec.key_words))
         self._rows, self._count, self._spec = rows, count, spec
         self._threads, self._stop = threads, stop
         self._words = spec.key_words
@@ -97,7 +97,7 @@ class TableKeys:
     # Runs
 
     def _sort(self) -> None:
-        for (buffer, _), run in in_order(self._sort_run, self._unsorted_runs(), self._threads):
+        for (buffer, _), run in map_in_order(self._sort_run, self._unsorted_runs(), self._threads):
             if len(run) == self._count:
                 self._in_memory = run
                 return
@@ -131,7 +131,7 @@ class TableKeys:
             if self._spec.kind == REFERENCES
             else self._rows()
         )
-        return unless_stopped(pieces, self._stop)
+        return stop_between(pieces, self._stop)
 
     def _take_buffers(self) -> _RunBuffers:
         try:
@@ -175,7 +175,7 @@ class TableKeys:
             _kernel.sort_keys(buffer[0][:size], buffer[1][:size], bits, self._stop)
             return buffer, size
 
-        for _, (buffer, size) in in_order(sort_part, self._parts, self._threads):
+        for _, (buffer, size) in map_in_order(sort_part, self._parts, self._threads):
             yield buffer[0][:size]
             buffers.append(buffer)
 
@@ -188,12 +188,12 @@ def reference_keys(
     ``keys`` starts a pass over all fingerprints.
     """
     permutation, first = np.frombuffer(spec.permutation, np.uint8), 0
-    for piece in in_pieces(keys()):
+    for piece in cut_pieces(keys()):
         yield _kernel.reference_keys(piece, first, count, permutation, spec.prefix_bits)
         first += len(piece)
 
 
-def most_threads(memory: int, words: int) -> int:
+def max_threads(memory: int, words: int) -> int:
     """Return how many threads can sort runs of keys of ``words`` in a budget."""
     return max(memory // (THREAD_MEMORY * words), 1)
 

@@ -13,12 +13,17 @@ from fpstore.disk.folders import (
     ASIDE,
     exchange,
     remove_abandoned,
-    short_name,
+    shorten_name,
     sync_folder,
     temporary_folder,
 )
 from fpstore.disk.locks import LOCK_FILE, WriterLock
-from fpstore.disk.refusals import NOTHING_CHANGED, is_of_the_system, refused, refusing
+from fpstore.disk.refusals import (
+    NOTHING_CHANGED,
+    is_system_error,
+    refusal_error,
+    translate_refusals,
+)
 from fpstore.errors import CorruptStoreError, InputError, StorageError, StoreExistsError
 from fpstore.format.manifest import is_store
 
@@ -56,8 +61,8 @@ class Target:
             self._prepare()
         except BaseException as error:  # __exit__ will not be called
             self._release_writer()
-            if is_of_the_system(error):
-                raise refused(self.path, error, NOTHING_CHANGED) from error
+            if is_system_error(error):
+                raise refusal_error(self.path, error, NOTHING_CHANGED) from error
             raise
         return self._folder
 
@@ -81,7 +86,7 @@ class Target:
         try:
             self._folder = self._temporary.__enter__()
         except OSError as error:
-            raise refused(f"{path}: cannot write beside it", error) from error
+            raise refusal_error(f"{path}: cannot write beside it", error) from error
 
     def _keep_writers_away(self) -> None:
         """Take the lock of the store that is replaced, if anybody has ever written to it."""
@@ -97,12 +102,12 @@ class Target:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         try:
             if error is None:
-                with refusing(self.path, NOTHING_CHANGED):
+                with translate_refusals(self.path, NOTHING_CHANGED):
                     self._publish()
-            elif is_of_the_system(error) and not isinstance(
+            elif is_system_error(error) and not isinstance(
                 error, (InterruptedError, BrokenPipeError)
             ):
-                raise refused(error.filename or self.path, error, NOTHING_CHANGED) from error
+                raise refusal_error(error.filename or self.path, error, NOTHING_CHANGED) from error
         finally:
             self._temporary.__exit__(None, None, None)
             self._release_writer()
@@ -135,7 +140,7 @@ class Target:
                 self.path.rename(self._folder)
         except OSError as error:
             outcome = "; the new store is in place, but may be lost in a power failure"
-            raise refused(self.path, error, outcome) from error
+            raise refusal_error(self.path, error, outcome) from error
 
     def _put_back(self) -> None:
         """Put the old store back, if a builder was killed while it was set aside."""
@@ -144,13 +149,13 @@ class Target:
                 f"{glob.escape(temporary_prefix(self.path))}*{ASIDE}"
             ):
                 if self._is_own(aside):
-                    with refusing(self.path, NOTHING_CHANGED):
+                    with translate_refusals(self.path, NOTHING_CHANGED):
                         aside.rename(self.path)
                     return
 
 
 def temporary_prefix(path: Path) -> str:
-    return f".{short_name(path.name, TEMPORARY_ROOM)}.tmp-"
+    return f".{shorten_name(path.name, TEMPORARY_ROOM)}.tmp-"
 
 
 def refuse_inside_store(path: Path) -> None:
@@ -165,7 +170,7 @@ def refuse_inside_store(path: Path) -> None:
                 )
 
 
-def lies_inside(path: Path, folder: Path) -> bool:
+def is_inside_folder(path: Path, folder: Path) -> bool:
     """Whether a path is a folder or lies in it, with all links followed."""
     inner, outer = _resolve_links(path), _resolve_links(folder)
     return inner is not None and outer is not None and inner.is_relative_to(outer)
@@ -186,7 +191,7 @@ def sorting_folder(target: Path) -> Iterator[Path]:
     The next build of the target removes a folder that a killed process has left.
     """
     with (
-        refusing(target.parent),
+        translate_refusals(target.parent),
         temporary_folder(target.parent, temporary_prefix(target)) as folder,
     ):
         yield folder

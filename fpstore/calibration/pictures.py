@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.base.keywords import keyword
-from fpstore.base.pools import in_order
+from fpstore.base.pools import map_in_order
 from fpstore.base.resources import MemoryBudget, Resources, parse_memory
 from fpstore.calibration.measures import (
     BLOCK_PAIRS,
@@ -24,7 +24,7 @@ from fpstore.calibration.seeded import Draws, Reservoir
 from fpstore.calibration.settings import Options
 from fpstore.errors import InputError
 from fpstore.hashing.base import Hashed
-from fpstore.hashing.decoding import eight_bits, frames, opened, refusals
+from fpstore.hashing.decoding import eight_bits, frames, open_picture, refusals
 from fpstore.hashing.documents import File, Notice, Walk, document_id, skip_reason
 from fpstore.hashing.image import DETAIL, detail
 from fpstore.hashing.readers import WAITING_FILES
@@ -71,7 +71,7 @@ def read_pictures(
     files = reservoir.sample()
     copied = set(Draws(options.seed, "order").order(len(files))[: options.copies])
     look = partial(_measure, options, MemoryBudget(parse_memory(None)))
-    results = in_order(
+    results = map_in_order(
         lambda at: look(at[1], copied=at[0] in copied),
         enumerate(files),
         resources.threads,
@@ -131,7 +131,7 @@ def _originals_first(parts: Sequence[Any]) -> Any:
 def _skip_reason(walk: Walk, file: File) -> str | None:
     """Return why a file of a folder is skipped, or None; InputError for a file that was named."""
     try:
-        with refusals(str(file.path), file.path), opened(file.path):
+        with refusals(str(file.path), file.path), open_picture(file.path):
             walk.check_size(file, file.size)
     except InputError as error:
         return skip_reason(file, error)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from fpstore.base.aliases import Words
 from fpstore.base.arrays import distinct_places, list_numbers
 from fpstore.base.characters import is_blank
-from fpstore.base.pools import in_order
+from fpstore.base.pools import map_in_order
 from fpstore.base.resources import Resources
 from fpstore.calibration.measures import (
     Places,
@@ -31,8 +31,8 @@ from fpstore.hashing import MinHash
 from fpstore.hashing.base import Hashed
 from fpstore.hashing.page_text import check_extractor, main_texts, whole_text
 from fpstore.io.source import Projection, RowSource
-from fpstore.jobs.grouping import Grouping, Members, grouped, members_in_sets
-from fpstore.jobs.joining import UNBOUNDED, connected
+from fpstore.jobs.grouping import Grouping, Members, group_members, members_in_sets
+from fpstore.jobs.joining import UNBOUNDED, connect_rows
 from fpstore.jobs.verified import TextSets
 
 LONGEST = 1 << 18  # characters of a text that count
@@ -144,7 +144,7 @@ def removal_of(
 
         def rates(radius: int) -> tuple[Rate, Rate]:
             groups = _groups(hashed.rows, near, scan_design(radius, width), resources)
-            members = grouped(
+            members = group_members(
                 groups,
                 Grouping(radius, options.group, "first"),
                 lambda here: hashed.rows[groups.documents[here]],
@@ -167,12 +167,12 @@ def _groups(
     """Return groups of the places that pairs within the radius of a design connect."""
     distinct, row_places = distinct_places(rows[places])
     # Comparing all of so few takes less time than a plan.
-    sets = connected(distinct, design, resources)
+    sets = connect_rows(distinct, design, resources)
     return members_in_sets(sets[row_places], places.astype(np.uint64))[0]
 
 
 def shingle_sets(texts: Sequence[str], maker: MinHash, threads: int = 1) -> TextSets:
-    batches = [sets for _, sets in in_order(maker.feature_sets, maker.batches(texts), threads)]
+    batches = [sets for _, sets in map_in_order(maker.feature_sets, maker.batches(texts), threads)]
     return TextSets(
         np.arange(len(texts)),
         np.concatenate([np.empty(0, np.uint32), *(sets.features for sets in batches)]),

@@ -11,9 +11,16 @@ from pathlib import Path
 
 from fpstore.base.aliases import Progress
 from fpstore.building.generation_writer import finish_store
-from fpstore.building.target import Target, lies_inside
-from fpstore.disk.files import data_ranges, missing, open_file, open_folder, read_at, write_all
-from fpstore.disk.refusals import refused
+from fpstore.building.target import Target, is_inside_folder
+from fpstore.disk.files import (
+    data_ranges,
+    missing_error,
+    open_file,
+    open_folder,
+    read_at,
+    write_all,
+)
+from fpstore.disk.refusals import refusal_error
 from fpstore.disk.sealed import open_seal
 from fpstore.errors import CorruptStoreError, InputError, StoreNotFoundError
 from fpstore.format.dictionary import DICTIONARY_FILES
@@ -45,7 +52,7 @@ _NO_COPY_RANGE = (
 
 def back_up(tracker: Tracker, path: Path, overwrite: bool, progress: Progress | None) -> None:
     """Copy a store to ``path`` as of one moment; the copy appears complete or not at all."""
-    if lies_inside(path, tracker.path):
+    if is_inside_folder(path, tracker.path):
         raise InputError(
             f"{path}: a backup cannot lie inside the store itself: choose a path outside it",
             path=path,
@@ -77,9 +84,9 @@ def _open_files(generation: Generation, store: int, stack: ExitStack) -> dict[st
     try:
         folder = open_folder(generation.folder, above=store)
     except FileNotFoundError as error:
-        raise missing(generation.folder) from error
+        raise missing_error(generation.folder) from error
     except OSError as error:
-        raise refused(generation.folder, error) from error
+        raise refusal_error(generation.folder, error) from error
     stack.callback(os.close, folder)
     files: dict[str, int] = {}
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from fpstore.care.reports import RepairReport
 from fpstore.design.families import Design
-from fpstore.disk.files import disk_bytes, opened, read_if_possible
+from fpstore.disk.files import disk_bytes, open_descriptor, read_if_possible
 from fpstore.disk.sealed import open_seal
 from fpstore.errors import (
     CorruptStoreError,
@@ -231,7 +231,7 @@ def _read_log(path: Path) -> _DamagedLog:
     header, end, superseded = None, None, False
     fault: FpstoreError | None = None
     try:
-        with opened(path) as descriptor:
+        with open_descriptor(path) as descriptor:
             data = read_if_possible(descriptor, path, 0, HEADER_BYTES)
         word = int.from_bytes(data[8 * END : 8 * END + 8], "little")
         try:
@@ -259,7 +259,7 @@ def note_fault(report: RepairReport, path: Path, fault: str) -> None:
 
 def seal_digest(path: Path, shape: dict[str, int] | None) -> int:
     """Return the digest of a sealed file; CorruptStoreError if it is mostly a hole."""
-    with opened(path) as descriptor:
+    with open_descriptor(path) as descriptor:
         status = os.fstat(descriptor)
         most = MAX_SPARSE * max(shape["bytes"] if shape else 0, disk_bytes(status))
         if status.st_size > most:  # its checksums would take memory

@@ -23,21 +23,21 @@ from fpstore.base.threads import cached_property
 from fpstore.base.width import (
     WORD_BITS,
     Width,
-    comparable,
     empty_rows,
-    row_of_number,
+    number_to_row,
     rows_to_numbers,
+    to_comparable,
 )
 from fpstore.building.columns import Column
 from fpstore.building.external_sort import Sorter
-from fpstore.disk.files import data_ranges, open_file, opened, read_if_possible, write_all
-from fpstore.disk.refusals import refusing
+from fpstore.disk.files import data_ranges, open_descriptor, open_file, read_if_possible, write_all
+from fpstore.disk.refusals import translate_refusals
 from fpstore.disk.sealed import Item, salvaged_items
 from fpstore.errors import CorruptStoreError, StoreNotFoundError
 from fpstore.format.log import HEADER_BYTES, LogFile, LogHeader, Records, is_valid_id
 from fpstore.format.mapping import record_seed, unpack_record
 from fpstore.format.record import ADD, KIND_MASK, WIPE, Change
-from fpstore.format.strings import LAYOUT_KEYS, RecordReader, checked, parse_layout
+from fpstore.format.strings import LAYOUT_KEYS, RecordReader, parse_layout, verify_value
 
 NONE = np.empty(0, np.uint64)
 PAGE_BYTES = 4096  # what the page cache reads at least
@@ -55,14 +55,14 @@ class RowFile:
 
     def append(self, rows: Words) -> None:
         """Add rows at the end; for a search they have to ascend."""
-        self._column.append(comparable(rows))
+        self._column.append(to_comparable(rows))
 
     def __len__(self) -> int:
         return self._column.rows
 
     @cached_property
     def _mapped_rows(self) -> npt.NDArray[Any]:
-        return self._column.mapped() if len(self) else comparable(empty_rows(0, self._words))
+        return self._column.mapped() if len(self) else to_comparable(empty_rows(0, self._words))
 
     def read(self, start: int, end: int) -> Words:
         """Return the rows from ``start`` to before ``end``."""
@@ -79,13 +79,13 @@ class RowFile:
     def places(self, rows: Words, inclusive: bool = False) -> npt.NDArray[np.intp]:
         """Return how many rows are less than each of ``rows``; with ``inclusive``, not greater."""
         places: npt.NDArray[np.intp] = np.searchsorted(
-            self._mapped_rows, comparable(rows), "right" if inclusive else "left"
+            self._mapped_rows, to_comparable(rows), "right" if inclusive else "left"
         )
         return places
 
     def below(self, number: int, inclusive: bool = False) -> int:
         """Return :meth:`places` of the row of a number."""
-        return int(self.places(row_of_number(number, self._words), inclusive)[0])
+        return int(self.places(number_to_row(number, self._words), inclusive)[0])
 
     def find(self, rows: Words) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:
         """Return the place of each row, and whether it is there."""
@@ -212,7 +212,7 @@ class StringRecords(IntactRecords):
         )
 
     def _is_intact(self, key: int, value: bytes) -> bool:
-        return checked(key, value) is not None
+        return verify_value(key, value) is not None
 
     def get_strings(self, numbers: Words) -> list[bytes | None]:
         """Return the strings of numbers; None for each that is lost."""
@@ -288,8 +288,8 @@ def _whole_records(log: LogFile, end: int | None) -> Iterator[Records]:
 def _readable_copy(path: Path, folder: Path) -> Iterator[int]:
     """Yield a descriptor of a copy of a file, with zeros where the disk cannot read it."""
     with (
-        opened(path) as descriptor,
-        refusing(folder),
+        open_descriptor(path) as descriptor,
+        translate_refusals(folder),
         (folder / "log").open("w+b", buffering=0) as copy,
     ):
         for first, end in data_ranges(descriptor, os.fstat(descriptor).st_size):
@@ -323,7 +323,7 @@ class LogChanges:
             [np.empty(0, np.uint8), *(change.kinds & np.uint8(KIND_MASK) for change in changes)]
         )
         self.ids = np.concatenate([NONE, *(change.ids for change in changes)])
-        self._touched, which = np.unique(comparable(fingerprints), return_inverse=True)
+        self._touched, which = np.unique(to_comparable(fingerprints), return_inverse=True)
         wipes = np.flatnonzero(kinds == WIPE)
         wiped = np.full(len(self._touched), -1)
         np.maximum.at(wiped, which[wipes], wipes)
@@ -359,7 +359,7 @@ class LogChanges:
         """Return the numbers of fingerprints; all that do not occur have the number after."""
         if not len(self._touched):
             return np.zeros(len(values), np.intp)
-        compared = comparable(values)
+        compared = to_comparable(values)
         places = np.minimum(np.searchsorted(self._touched, compared), len(self._touched) - 1)
         return np.where(self._touched[places] == compared, places, len(self._touched))
 
@@ -376,4 +376,4 @@ class LogChanges:
 
 
 def _pairs(places: npt.NDArray[np.intp], ids: Words) -> npt.NDArray[Any]:
-    return comparable(np.column_stack([places.astype(np.uint64), ids]))
+    return to_comparable(np.column_stack([places.astype(np.uint64), ids]))

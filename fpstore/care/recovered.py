@@ -19,8 +19,8 @@ from fpstore.building.external_sort import Sorter
 from fpstore.care.damaged_store import DAMAGE, DamagedStore, note_fault, seal_digest
 from fpstore.care.intact import NONE, IdRecords, LogChanges, RowFile, StringRecords, intact_log
 from fpstore.care.reports import RepairReport
-from fpstore.design.tables import REFERENCES, identity
-from fpstore.errors import CorruptStoreError, InputError, StorageError, counted
+from fpstore.design.tables import REFERENCES, identity_permutation
+from fpstore.errors import CorruptStoreError, InputError, StorageError, plural
 from fpstore.format.column_table import ColumnTable, block_counts
 from fpstore.format.log import LOG_FILE, Records
 from fpstore.format.mapping import IDS_FILE
@@ -104,7 +104,12 @@ class RecoveredSet:
     def __init__(self, store: DamagedStore, folder: Path, memory: int) -> None:
         width = store.start.width
         self._identity = next(
-            (table for table in store.tables if table.header.permutation == identity(width)), None
+            (
+                table
+                for table in store.tables
+                if table.header.permutation == identity_permutation(width)
+            ),
+            None,
         )
         # None without an identity table
         self.block_count = None if self._identity is None else self._identity.header.block_count
@@ -238,7 +243,7 @@ class RecoveredRows:
         if self._set.complete:
             whole = ", with the help of other tables" if len(self._set.united) else ""
             report.actions.append(
-                f"recovered {count:,} of {counted(count, 'fingerprint')} of the tables{whole}"
+                f"recovered {count:,} of {plural(count, 'fingerprint')} of the tables{whole}"
             )
         else:
             report.losses.append(
@@ -306,7 +311,7 @@ class RecoveredRows:
                 report.note(error)
         report.losses += losses
         if count := sum(records.last - records.first + 1 for records in pieces):
-            report.actions.append(f"applied {counted(count, 'log record')}")
+            report.actions.append(f"applied {plural(count, 'log record')}")
         return pieces
 
     def rows(self, progress: Progress | None) -> Iterator[Batch]:

@@ -19,9 +19,9 @@ from fpstore.care.reports import RepairReport
 from fpstore.care.verify import verify_store
 from fpstore.design.families import Design, check_radius
 from fpstore.disk.files import open_file
-from fpstore.disk.folders import ASIDE, exchange, remove_tree, short_name, sync_folder
+from fpstore.disk.folders import ASIDE, exchange, remove_tree, shorten_name, sync_folder
 from fpstore.disk.locks import LOCK_FILE, WriterLock, process_name
-from fpstore.disk.refusals import NOTHING_CHANGED, refusing
+from fpstore.disk.refusals import NOTHING_CHANGED, translate_refusals
 from fpstore.errors import (
     CorruptStoreError,
     InputError,
@@ -29,9 +29,9 @@ from fpstore.errors import (
     StoreExistsError,
     StoreLockedError,
     StoreNotFoundError,
-    counted,
+    plural,
 )
-from fpstore.format.manifest import Manifest, looks_like_store, not_a_store
+from fpstore.format.manifest import Manifest, looks_like_store, not_a_store_error
 from fpstore.format.record import Totals
 from fpstore.query.store_snapshot import StoreSnapshot
 from fpstore.query.tracker import Tracker
@@ -65,7 +65,7 @@ def repair_store(
         _put_back(path)
     if not looks_like_store(path):
         raise (
-            not_a_store(path)
+            not_a_store_error(path)
             if path.exists()
             else StoreNotFoundError(f"{path}: no such store", path=path)
         )
@@ -73,18 +73,18 @@ def repair_store(
     if in_place:
         target = _free_name(path, ".damaged")
     else:
-        target = output or path.with_name(f"{short_name(path.name, len('.repaired'))}.repaired")
+        target = output or path.with_name(f"{shorten_name(path.name, len('.repaired'))}.repaired")
         refuse_inside_store(target)
     refuse_inside_store(lost)
     with ExitStack() as stack:
         if in_place:
-            with refusing(path, NOTHING_CHANGED):
+            with translate_refusals(path, NOTHING_CHANGED):
                 stack.callback(WriterLock(path).release)
         else:
             _keep_writers_away(path, stack)
         report = _repair(path, target, in_place, lost, resources, radius, design)
         if in_place and not report.sound:
-            with refusing(path):
+            with translate_refusals(path):
                 try:
                     exchange(target, path)
                 except OSError:
@@ -98,7 +98,7 @@ def repair_store(
 
 def _free_name(path: Path, ending: str, suffix: str = "") -> Path:
     """Return the first free name beside a path: without a number, or numbered from 2 on."""
-    name = short_name(path.name, len(ending) + len(suffix) + NUMBER_ROOM)
+    name = shorten_name(path.name, len(ending) + len(suffix) + NUMBER_ROOM)
     names = (
         path.with_name(f"{name}{ending}{number}{suffix}")
         for number in itertools.chain([""], map("-{}".format, itertools.count(2)))
@@ -109,10 +109,10 @@ def _free_name(path: Path, ending: str, suffix: str = "") -> Path:
 def _put_back(path: Path) -> None:
     """Put a store back that a killed repair has set aside, where folders cannot be exchanged."""
     if not path.exists():
-        name = short_name(path.name, len(".damaged") + NUMBER_ROOM)
+        name = shorten_name(path.name, len(".damaged") + NUMBER_ROOM)
         for aside in path.parent.glob(f"{glob.escape(name)}.damaged*{ASIDE}"):
             if looks_like_store(aside):
-                with refusing(path, NOTHING_CHANGED):
+                with translate_refusals(path, NOTHING_CHANGED):
                     aside.rename(path)
                 return
 
@@ -263,8 +263,8 @@ def _summarize(
 ) -> None:
     totals, filters = snapshot.totals, snapshot.generation.record.filters
     report.fingerprints, report.ids = totals.fingerprints, totals.ids
-    whole = f"{counted(totals.fingerprints, 'fingerprint')} with {counted(totals.ids, 'id')}"
-    whole += f", {counted(len(filters), 'filter')} made anew" if filters else ""
+    whole = f"{plural(totals.fingerprints, 'fingerprint')} with {plural(totals.ids, 'id')}"
+    whole += f", {plural(len(filters), 'filter')} made anew" if filters else ""
     report.actions.append(f"wrote {target}: {whole}, and verified it")
     for kind, noun, text in (
         ("fingerprint", "fingerprint", "with no id left, and so not in the new store"),
@@ -272,7 +272,7 @@ def _summarize(
         ("name", "id", "with a lost string"),
     ):
         if losses.counts[kind]:
-            report.losses.append(f"{counted(losses.counts[kind], noun)} {text}")
+            report.losses.append(f"{plural(losses.counts[kind], noun)} {text}")
     for name, got in (("fingerprints", totals.fingerprints), ("ids", totals.ids)):
         if (before := getattr(expected, name)) != got:
             report.losses.append(f"the store held {before:,} {name}, the new one has {got:,}")

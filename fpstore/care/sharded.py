@@ -13,7 +13,7 @@ from fpstore.design.estimates import MIN_FINGERPRINTS_FOR_BYTES, limit_bits
 from fpstore.errors import CorruptStoreError, FpstoreError
 from fpstore.format.manifest import SHARDS_FILE
 from fpstore.format.shards import LOST, read_shards
-from fpstore.query.sharded import ShardedSnapshot, bounds_of
+from fpstore.query.sharded import ShardedSnapshot, fingerprint_bounds
 
 
 def verify_shards(whole: ShardedSnapshot, progress: Progress | None) -> Report:
@@ -39,7 +39,7 @@ def _verify_shard(
         tracker, snapshot = whole.open_shard(place)
         with closing(tracker):
             shard_report = verify_store(snapshot, tracker.log, progress)
-            got = bounds_of(snapshot) if shard_report.ok else bounds
+            got = fingerprint_bounds(snapshot) if shard_report.ok else bounds
     except FpstoreError as error:
         report.note(error)
         return

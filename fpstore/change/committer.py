@@ -24,7 +24,7 @@ from fpstore.base.arguments import check_sync
 from fpstore.base.diagnostics import logger
 from fpstore.base.threads import wait_for
 from fpstore.disk.folders import remove_tree
-from fpstore.disk.refusals import NOTHING_CHANGED, refusing
+from fpstore.disk.refusals import NOTHING_CHANGED, translate_refusals
 from fpstore.errors import ClosedStoreError, FpstoreError
 from fpstore.format.log import HEADER_BYTES, LOG_FILE, LogHeader, LogReader
 from fpstore.format.log_writer import LogWriter, supersede_log
@@ -206,7 +206,7 @@ class Committer:
             )
         else:  # a merge was interrupted after it had made its generation current
             try:
-                with refusing(self.path, NOTHING_CHANGED):
+                with translate_refusals(self.path, NOTHING_CHANGED):
                     self._adopt(manifest)
             except BaseException:
                 tracker.invalidate()

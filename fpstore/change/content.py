@@ -14,9 +14,9 @@ from fpstore import _kernel
 from fpstore.base.aliases import Groups, Words
 from fpstore.base.pools import read_ahead
 from fpstore.base.resources import Resources
-from fpstore.base.width import WORD_BITS, leading_words, row_of_number, row_place, rows_like
-from fpstore.building.columns import COPY_ROWS, in_pieces
-from fpstore.building.external_sort import sort_buffer, unless_stopped
+from fpstore.base.width import WORD_BITS, empty_rows_like, leading_words, number_to_row, row_place
+from fpstore.building.columns import COPY_ROWS, cut_pieces
+from fpstore.building.external_sort import sort_buffer, stop_between
 from fpstore.building.generation_writer import GenerationWriter
 from fpstore.building.table_keys import TableKeys
 from fpstore.design.families import Design
@@ -55,8 +55,8 @@ class SnapshotContent:
             (bits, prefix), words = part, snapshot.width.words
             step = 1 << WORD_BITS * words - bits
             self._bounds = (
-                row_of_number(prefix * step, words),
-                row_of_number((prefix + 1) * step - 1, words),
+                number_to_row(prefix * step, words),
+                number_to_row((prefix + 1) * step - 1, words),
             )
 
     def groups(self) -> Iterator[Groups]:
@@ -118,13 +118,13 @@ class SnapshotContent:
             _kernel.permute_sort(keys, permutation, out, np.empty_like(out), len(permutation), stop)
         dropped = added = 0
         pieces = table.pieces(reuse=True) if isinstance(table, PackedTable) else table.pieces()
-        buffer = rows_like(drop, 0)
-        for keys in unless_stopped((keys for keys, _ in pieces), stop):
+        buffer = empty_rows_like(drop, 0)
+        for keys in stop_between((keys for keys, _ in pieces), stop):
             drop_end = dropped + row_place(drop[dropped:], keys[-1:], "right")
             add_end = added + row_place(add[added:], keys[-1:], "right")
             if drop_end > dropped or add_end > added:
                 if len(buffer) < len(keys) + add_end - added:
-                    buffer = rows_like(keys, 2 * (len(keys) + add_end - added))
+                    buffer = empty_rows_like(keys, 2 * (len(keys) + add_end - added))
                 n = _kernel.merge_keys(keys, drop[dropped:drop_end], add[added:add_end], buffer)
                 dropped, added = drop_end, add_end
                 keys = buffer[:n]
@@ -151,7 +151,7 @@ class UnitedContent:
 
     def groups(self) -> Iterator[Groups]:
         """Start a pass over everything, with ids."""
-        return union_of_groups([source.groups() for source in self._sources])
+        return unite_groups([source.groups() for source in self._sources])
 
     def keys(self, spec: TableSpec, stop: _kernel.Stop | None = None) -> Iterator[Words] | None:
         """Start a pass over the tables with this permutation, if all sources have one."""
@@ -215,7 +215,7 @@ def _cut_keys(piece: tuple[Words], bound: Words, side: str) -> tuple[tuple[Words
 
 
 def _union_keys(a: tuple[Words], b: tuple[Words]) -> tuple[Words]:
-    out = rows_like(a[0], len(a[0]) + len(b[0]))
+    out = empty_rows_like(a[0], len(a[0]) + len(b[0]))
     return (out[: _kernel.merge_keys(a[0], a[0][:0], b[0], out)],)
 
 
@@ -223,7 +223,7 @@ def _union_groups(a: Groups, b: Groups) -> Groups:
     return _kernel.union_groups(*a, *b)
 
 
-def union_of_groups(streams: list[Iterator[Groups]]) -> Iterator[Groups]:
+def unite_groups(streams: list[Iterator[Groups]]) -> Iterator[Groups]:
     """Merge ascending streams of groups; equal keys have the numbers of all."""
     return _union_all(streams, cut_groups, _union_groups)
 
@@ -241,7 +241,7 @@ def _sort_ids(keys: Words, counts: Words, ids: Words) -> Groups:
 # Writing
 
 
-def marking_used(
+def mark_used(
     groups: Iterable[Groups], used: npt.NDArray[np.bool_], folder: Path
 ) -> Iterator[Groups]:
     """Yield the groups, and set ``used`` at each number of a string that occurs."""
@@ -299,7 +299,7 @@ class _Stream:
 
     def _summarize(self) -> KeySummary:
         summary = KeySummary()
-        for piece in in_pieces(self._sorted_keys()):
+        for piece in cut_pieces(self._sorted_keys()):
             summary.add(piece)
             self._work.tick()
         return summary
@@ -310,7 +310,7 @@ class _Stream:
         histogram = (summary or self._summarize()).counts
         groups = self._source.groups() if self._threads == 1 else read_ahead(self._source.groups())
         self._writer.write_identity(
-            histogram, groups if used is None else marking_used(groups, used, self._writer.folder)
+            histogram, groups if used is None else mark_used(groups, used, self._writer.folder)
         )
 
     def _write_table(self, number: int) -> None:
@@ -326,7 +326,7 @@ class _Stream:
                 sorted_keys.close()
         elif count * WORD_BYTES * spec.width.words <= self._each.memory:
             buffer, rows = self._take_buffer(count), 0
-            for piece in in_pieces(keys):
+            for piece in cut_pieces(keys):
                 buffer[rows : rows + len(piece)] = piece
                 rows += len(piece)
                 self._work.tick()

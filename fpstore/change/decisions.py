@@ -19,14 +19,14 @@ from fpstore.base.aliases import Bytes, Words
 from fpstore.base.arrays import distinct_places
 from fpstore.base.keywords import in_python, keyword
 from fpstore.base.width import (
-    comparable,
-    distinct,
     distinct_counts,
+    distinct_rows,
     equal,
-    is_in,
-    row_of_number,
+    is_member,
+    number_to_row,
     row_order,
     rows_to_numbers,
+    to_comparable,
 )
 from fpstore.change.committer import LoggedChange
 from fpstore.errors import InputError
@@ -42,7 +42,7 @@ from fpstore.format.record import (
     pack_change,
     pack_one,
 )
-from fpstore.query.batches import MatchColumns, concatenate, no_matches
+from fpstore.query.batches import MatchColumns, concatenate, empty_matches
 from fpstore.query.delta import ABSENT, PRESENT, Delta
 from fpstore.query.ids import number_of, numbers_of
 from fpstore.query.matches import MatchList
@@ -89,7 +89,7 @@ class NewRows(NamedTuple):
     totals: Totals  # with the kind of ids and the next row after the change
 
 
-def logged(snapshot: StoreSnapshot, change: Change | SmallChange) -> LoggedChange:
+def make_logged_change(snapshot: StoreSnapshot, change: Change | SmallChange) -> LoggedChange:
     delta = snapshot.delta
     if isinstance(change, SmallChange):
         words = snapshot.width.words
@@ -102,7 +102,7 @@ def logged(snapshot: StoreSnapshot, change: Change | SmallChange) -> LoggedChang
                 partial(delta.apply_one, rows[0], strings),
             )
         kinds, fingerprints, ids = zip(*rows, strict=True)
-        values = np.concatenate([row_of_number(fingerprint, words) for fingerprint in fingerprints])
+        values = np.concatenate([number_to_row(fingerprint, words) for fingerprint in fingerprints])
         change = Change(
             totals, np.array(kinds, np.uint8), values, np.array(ids, np.uint64), strings
         )
@@ -183,7 +183,7 @@ def replacement(
     if not len(added) and not len(gone):
         return None, 0
     dying = without_ids(snapshot, gone, added)
-    survives = ~is_in(gone, dying)
+    survives = ~is_member(gone, dying)
     # A fingerprint that dies gets no pair, so the order of the rows does not matter.
     removed, removed_ids = np.concatenate([dying, gone[survives]]), gone_ids[survives]
     kinds = np.repeat(
@@ -274,8 +274,8 @@ def deletion_of_fingerprints(
     snapshot: StoreSnapshot, fingerprints: Words
 ) -> tuple[Change | None, Deleted]:
     """Remove fingerprints with all their ids."""
-    unique = distinct(fingerprints)
-    stored = unique[~absent(snapshot, unique, snapshot.delta.in_base(unique))]
+    unique = distinct_rows(fingerprints)
+    stored = unique[~is_absent(snapshot, unique, snapshot.delta.in_base(unique))]
     lims, _ = snapshot.id_numbers(stored)
     return _removal(snapshot, stored, int(lims[-1]), unique[:0], NONE, len(unique) - len(stored))
 
@@ -322,7 +322,7 @@ def _removal_of_pairs(
 ) -> tuple[Change | None, Deleted]:
     """Remove distinct pairs, all of which are stored."""
     dying = without_ids(snapshot, fingerprints, fingerprints[:0])
-    survives = ~is_in(fingerprints, dying)
+    survives = ~is_member(fingerprints, dying)
     rows, row_ids = fingerprints[survives], ids[survives]
     return _removal(snapshot, dying, len(fingerprints), rows, row_ids, missing)
 
@@ -351,7 +351,7 @@ def without_ids(snapshot: StoreSnapshot, gone: Words, added: Words) -> Words:
     """
     unique, counts = distinct_counts(gone)
     lims, _ = snapshot.id_numbers(unique)
-    dying: Words = unique[(np.diff(lims) == counts) & ~is_in(unique, added)]
+    dying: Words = unique[(np.diff(lims) == counts) & ~is_member(unique, added)]
     return dying
 
 
@@ -396,7 +396,9 @@ def new_pairs(
     return new
 
 
-def absent(snapshot: StoreSnapshot, fingerprints: Words, in_base: Bytes) -> npt.NDArray[np.bool_]:
+def is_absent(
+    snapshot: StoreSnapshot, fingerprints: Words, in_base: Bytes
+) -> npt.NDArray[np.bool_]:
     """Return which fingerprints are not stored."""
     states = snapshot.delta.kernel.states(fingerprints, snapshot.delta.version)
     return np.asarray((states == ABSENT) | ((states == 0) & (in_base == 0)))
@@ -404,7 +406,7 @@ def absent(snapshot: StoreSnapshot, fingerprints: Words, in_base: Bytes) -> npt.
 
 def count_absent(snapshot: StoreSnapshot, fingerprints: Words, in_base: Bytes) -> int:
     """Return the number of distinct fingerprints that are not stored."""
-    return count_distinct(fingerprints[absent(snapshot, fingerprints, in_base)])
+    return count_distinct(fingerprints[is_absent(snapshot, fingerprints, in_base)])
 
 
 def _last_of_each_id(
@@ -413,8 +415,8 @@ def _last_of_each_id(
     if isinstance(ids, list):
         rows = list({identifier: row for row, identifier in enumerate(ids)}.values())
         return fingerprints[rows], [ids[row] for row in rows]
-    distinct, places = np.unique(ids[::-1], return_index=True)
-    return fingerprints[::-1][places], distinct
+    distinct_ids, places = np.unique(ids[::-1], return_index=True)
+    return fingerprints[::-1][places], distinct_ids
 
 
 def rows_without_id(
@@ -436,7 +438,7 @@ def count_distinct(fingerprints: Words) -> int:
 
     For a few thousand, a sort is several times as fast as NumPy's hash table.
     """
-    values = np.sort(comparable(fingerprints))
+    values = np.sort(to_comparable(fingerprints))
     return int(np.count_nonzero(values[1:] != values[:-1])) + 1 if len(values) else 0
 
 
@@ -567,7 +569,7 @@ def probe_insert_in_order(
     while start < len(fingerprints):
         end = ends[bisect_right(ends, start)]
         near = delta.kernel.combine(
-            _part(near_in_tables, start, end), no_matches(fingerprints[start:end]), delta.version
+            _part(near_in_tables, start, end), empty_matches(fingerprints[start:end]), delta.version
         )
         matched = (np.diff(near[0]) > 0).astype(np.uint8)
         matched[dropped[start:end]] = DROPPED
@@ -586,7 +588,7 @@ def probe_insert_in_order(
         parts.append(delta.kernel.combine(_part(near, 0, done), (lims, rows, distances), version))
         masks.append(inserted.astype(bool))
         start += done
-    return concatenate(parts or [no_matches(fingerprints)]), np.concatenate(masks)
+    return concatenate(parts or [empty_matches(fingerprints)]), np.concatenate(masks)
 
 
 def _part(columns: MatchColumns, start: int, end: int) -> MatchColumns:

@@ -23,9 +23,9 @@ from fpstore.change.merged_strings import MergedStrings
 from fpstore.design.dealing import resolve_design
 from fpstore.design.estimates import Requirements
 from fpstore.design.planner import choose
-from fpstore.design.sample import SAMPLE_SIZE, evenly_spread
+from fpstore.design.sample import SAMPLE_SIZE, sample_evenly
 from fpstore.disk.folders import sync_folder
-from fpstore.disk.refusals import is_of_the_system, refused
+from fpstore.disk.refusals import is_system_error, refusal_error
 from fpstore.errors import ClosedStoreError, CorruptStoreError
 from fpstore.format.dictionary import DICTIONARY_FILES
 from fpstore.format.log import HEADER_BYTES, LOG_FILE, LogHeader, LogReader
@@ -149,8 +149,8 @@ class Merge:
                 f"{self._path}: closed during a merge, which was stopped", path=self._path
             ) from error
         except OSError as error:
-            if is_of_the_system(error):
-                raise refused(self._path, error, "; nothing was merged") from error
+            if is_system_error(error):
+                raise refusal_error(self._path, error, "; nothing was merged") from error
             raise
 
     def _run(self) -> None:
@@ -257,7 +257,7 @@ class Merge:
         share = len(added) / max(len(added) + snapshot.generation.count, 1)
         from_added = min(round(SAMPLE_SIZE * share), len(added))
         return np.concatenate(
-            [evenly_spread(stored, SAMPLE_SIZE - from_added), evenly_spread(added, from_added)]
+            [sample_evenly(stored, SAMPLE_SIZE - from_added), sample_evenly(added, from_added)]
         )
 
     def _finish(
@@ -348,9 +348,9 @@ class Merge:
                 committer.unsettled = False
             except BaseException as error:
                 committer.recover()
-                if is_of_the_system(error) and self._is_current():
+                if is_system_error(error) and self._is_current():
                     then = "; the new generation is in place, but may be lost in a power failure"
-                    raise refused(self._path, error, then) from error
+                    raise refusal_error(self._path, error, then) from error
                 raise
 
     def _manifest_file(self) -> int | None:

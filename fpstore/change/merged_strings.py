@@ -11,7 +11,7 @@ import numpy.typing as npt
 from fpstore.base.aliases import Groups, Words
 from fpstore.base.strings import StringColumn, string_spans
 from fpstore.building.strings import StringSample, StringSpool
-from fpstore.change.content import union_of_groups
+from fpstore.change.content import unite_groups
 from fpstore.format.dictionary import Dictionary
 from fpstore.format.strings import StringLayout, Strings, StringWriter
 
@@ -54,7 +54,7 @@ class MergedStrings:
             streams.append(
                 self._groups_in_use(self._joined.groups(), self._first + len(self._added))
             )
-        return union_of_groups(streams)
+        return unite_groups(streams)
 
     def _groups_of_added(self) -> list[Groups]:
         numbers = np.flatnonzero(self._used[self._first : self._first + len(self._added)])

@@ -17,10 +17,10 @@ from fpstore.base.strings import StringColumn, string_spans
 from fpstore.building.generation_writer import GenerationWriter, TrackedWork, finish_store
 from fpstore.building.strings import StringSpool
 from fpstore.building.target import Target, refuse_inside_store
-from fpstore.change.content import PHASE_MERGE, SnapshotContent, marking_used, write_sorted
+from fpstore.change.content import PHASE_MERGE, SnapshotContent, mark_used, write_sorted
 from fpstore.disk.files import RUN_REPAIR
 from fpstore.disk.folders import sync_folder
-from fpstore.disk.refusals import NOTHING_CHANGED, refusing
+from fpstore.disk.refusals import NOTHING_CHANGED, translate_refusals
 from fpstore.errors import CorruptStoreError
 from fpstore.format.manifest import IDENTITY_BYTES, generation_folder
 from fpstore.query.store_snapshot import StoreSnapshot
@@ -37,7 +37,7 @@ def split_store(
     new = not folder.exists()
     paths = [folder / f"{prefix:0{bits}b}.fps" for prefix in range(1 << bits)]
     try:
-        with refusing(folder, NOTHING_CHANGED):
+        with translate_refusals(folder, NOTHING_CHANGED):
             folder.mkdir(exist_ok=True)
             sync_folder(folder.absolute().parent)
         for prefix, path in enumerate(paths):
@@ -83,7 +83,7 @@ def _write_part(
 def _string_numbers(snapshot: StoreSnapshot, part: tuple[int, int], work: TrackedWork) -> Words:
     """Return the numbers of the strings that a part has, ascending."""
     used = np.zeros(snapshot.delta.next_string, bool)
-    for _ in marking_used(
+    for _ in mark_used(
         SnapshotContent(snapshot, part=part).groups(), used, snapshot.generation.folder
     ):
         work.tick()

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.base.aliases import Lims, Words
 from fpstore.base.arrays import list_lims
-from fpstore.base.width import distinct, row_words, rows_of_numbers, rows_to_numbers
+from fpstore.base.width import distinct_rows, numbers_to_rows, row_words, rows_to_numbers
 from fpstore.change.decisions import NoteReused, kind_with
 from fpstore.format.record import ADD, IN_BASE, REMOVE, WIPE, Change, Row, Totals
 from fpstore.query.batches import MatchColumns
@@ -47,7 +47,7 @@ def probed_replacement(
     lims, near_rows, near_distances = near
     pair_rows, pair_ids = snapshot.with_ids(numbers.stored())
     content = _PendingIds(
-        snapshot, distinct(np.concatenate([fingerprints, pair_rows, near_rows])), radius
+        snapshot, distinct_rows(np.concatenate([fingerprints, pair_rows, near_rows])), radius
     )
     fingerprints_by_id: dict[int, set[int]] = {}
     for fingerprint, number in zip(rows_to_numbers(pair_rows), pair_ids.tolist(), strict=True):
@@ -81,7 +81,7 @@ def probed_replacement(
             totals = totals.counting(number)
     columns = (
         list_lims(counts),
-        rows_of_numbers([fingerprint for _, fingerprint in matches], row_words(fingerprints)),
+        numbers_to_rows([fingerprint for _, fingerprint in matches], row_words(fingerprints)),
         np.array([distance for distance, _ in matches], near_distances.dtype),
     )
     match_ids = numbers.look_up(np.array(id_numbers, np.uint64))
@@ -196,7 +196,7 @@ class _PendingIds:
         if not rows:
             return None
         kinds, values, numbers = zip(*rows, strict=True)
-        keys = rows_of_numbers(values, self._words)
+        keys = numbers_to_rows(values, self._words)
         totals = totals._replace(
             fingerprints=totals.fingerprints + fingerprints, ids=totals.ids + pairs
         )

@@ -24,13 +24,13 @@ from fpstore.change.committer import Committer, LoggedChange, remove_obsolete
 from fpstore.change.decisions import (
     Deleted,
     SmallChange,
-    absent,
     count_distinct,
     deletion_of_fingerprints,
     deletion_of_ids,
     deletion_of_pairs,
     insertion,
-    logged,
+    is_absent,
+    make_logged_change,
     new_pairs,
     new_rows,
     probe_insert_in_order,
@@ -42,7 +42,7 @@ from fpstore.change.decisions import (
 from fpstore.change.upserts import UpsertResult, probed_replacement
 from fpstore.disk.folders import sync_folder
 from fpstore.disk.locks import LOCK_FILE, WriterLock
-from fpstore.disk.refusals import NOTHING_CHANGED, is_of_the_system, refused, with_path
+from fpstore.disk.refusals import NOTHING_CHANGED, is_system_error, refusal_error, with_path
 from fpstore.errors import (
     ClosedStoreError,
     FpstoreError,
@@ -167,7 +167,9 @@ class StoreWriter:
             if change is None:
                 self.committer.commit_nothing(sync)
             else:
-                self._start_if_due(self.committer.commit(snapshot, sync, logged(snapshot, change)))
+                self._start_if_due(
+                    self.committer.commit(snapshot, sync, make_logged_change(snapshot, change))
+                )
             return result
 
     def flush(self) -> None:
@@ -283,7 +285,7 @@ class StoreWriter:
                 if always
                 else np.zeros(len(fingerprints), bool)
             )
-            missing = absent(snapshot, fingerprints, in_base)
+            missing = is_absent(snapshot, fingerprints, in_base)
             returning = missing & (in_base != 0)
             delta.check_room(len(fingerprints) + 1, self.path)
             # each row meets those before it, so the delta has them before the log
@@ -496,7 +498,7 @@ def open_for_writing(tracker: Tracker, sync: str, merge_at: float | None) -> Sto
             raise ReadOnlyError(
                 f"{path}: cannot be changed ({LOCK_FILE}: {error.strerror})", path=path
             ) from error
-        raise error if isinstance(error, FpstoreError) else refused(path, error) from error
+        raise error if isinstance(error, FpstoreError) else refusal_error(path, error) from error
     log = None
     try:
         if not tracker.is_same():
@@ -526,8 +528,8 @@ def open_for_writing(tracker: Tracker, sync: str, merge_at: float | None) -> Sto
         if log is not None:
             log.close()
         lock.release()
-        if is_of_the_system(error):
-            raise refused(path, error, NOTHING_CHANGED) from error
+        if is_system_error(error):
+            raise refusal_error(path, error, NOTHING_CHANGED) from error
         raise
 
 

@@ -15,8 +15,8 @@ from click.shell_completion import CompletionItem
 from fpstore import __version__
 from fpstore.cli.options import argument
 from fpstore.cli.output import CLOSED, occupy_closed_streams, output_is_closed, print_error
-from fpstore.cli.signals import Interrupted, raised_as_exceptions
-from fpstore.cli.verb import LINE_WIDTH, Arguments, Verbs, no_such_verb, verb
+from fpstore.cli.signals import Interrupted, raise_signals
+from fpstore.cli.verb import LINE_WIDTH, Arguments, Verbs, unknown_verb_error, verb
 from fpstore.errors import (
     CorruptStoreError,
     FpstoreError,
@@ -73,7 +73,7 @@ class Program(Verbs):
         if not standalone_mode:
             return super().main(*args, **{**extra, "standalone_mode": False})
         occupy_closed_streams()
-        with raised_as_exceptions():
+        with raise_signals():
             code = self._run(*args, **extra)
         sys.exit(code)
 
@@ -227,6 +227,6 @@ def help_(args: Arguments) -> None:
             else None
         )
         if command is None:
-            raise no_such_verb(word, shown)
+            raise unknown_verb_error(word, shown)
         shown = click.Context(command, parent=shown, info_name=word)
     click.echo(shown.get_help())

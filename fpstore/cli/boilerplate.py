@@ -5,17 +5,17 @@ from __future__ import annotations
 from functools import partial
 
 from fpstore.base.arguments import printable
-from fpstore.base.resources import shown_size
+from fpstore.base.resources import format_size
 from fpstore.cli import content, options
 from fpstore.cli.content import ROWS, TEXTS, Notices
 from fpstore.cli.options import argument, option, whole_number
 from fpstore.cli.output import print_table
 from fpstore.cli.outputs import OUTPUT, OUTPUT_IS_LAST, open_list
 from fpstore.cli.verb import Arguments, fail, verb
-from fpstore.errors import counted
+from fpstore.errors import plural
 from fpstore.hashing.corpora import open_corpus
 from fpstore.io.source import format_suffix
-from fpstore.io.writers import unwritable
+from fpstore.io.writers import forbidden_characters
 from fpstore.jobs.boilerplate import (
     PIECE_COLUMNS,
     UNITS,
@@ -118,7 +118,7 @@ def boilerplate(args: Arguments) -> None:
 def _listings(args: Arguments) -> list[Listing]:
     if args.removed is None:
         return []
-    if unwritable(format_suffix(args.removed).removeprefix(".")):
+    if forbidden_characters(format_suffix(args.removed).removeprefix(".")):
         fail(
             "--removed: the texts may have line breaks and tabs: name a .csv, .jsonl or .parquet "
             "file"
@@ -133,14 +133,14 @@ def _listings(args: Arguments) -> list[Listing]:
 
 
 def _print_summary(args: Arguments, result: Boilerplate) -> None:
-    removed = counted(result.repeated, f"different {args.unit}")
+    removed = plural(result.repeated, f"different {args.unit}")
     rows = [
         ("documents", f"{result.documents:,}", ""),
         ("changed", f"{result.changed:,}", f"{result.dropped:,} of them dropped: nothing was left"),
         (
             "removed",
             f"{result.removed_pieces:,}",
-            f"{removed}, {shown_size(result.removed_bytes)}",
+            f"{removed}, {format_size(result.removed_bytes)}",
         ),
         ("kept", f"{result.kept:,}", f"in {printable(args.output)}"),
     ]

@@ -6,9 +6,9 @@ from typing import Any
 
 import fpstore
 from fpstore.base.arguments import check_path
-from fpstore.base.resources import parse_memory, shown_size
+from fpstore.base.resources import format_size, parse_memory
 from fpstore.base.width import WORD_BITS
-from fpstore.building.target import lies_inside
+from fpstore.building.target import is_inside_folder
 from fpstore.cli import content, options
 from fpstore.cli.content import FINGERPRINTS, ROWS, VECTORS, Notices
 from fpstore.cli.options import argument, option
@@ -18,7 +18,7 @@ from fpstore.design.estimates import Plan
 from fpstore.design.families import SCAN, lookup_radius
 from fpstore.design.planner import Crossover, best_plan, crossover
 from fpstore.design.tables import BLOCKS
-from fpstore.errors import InputError, counted
+from fpstore.errors import InputError, plural
 from fpstore.io import Chunk, open_writer
 
 SHOWN = 12
@@ -118,7 +118,7 @@ def build(args: Arguments) -> None:
     """
     kind = content.declared_kind(args)
     _check_inputs(args, kind)
-    maker = content.declared_maker(args, kind)
+    maker = content.fingerprinter_option(args, kind)
     settings = {name: getattr(args, name) for name in (*_BUILD_OPTIONS, "index_ids")}
     width = args.width
     if hasattr(maker, "usual_radius"):
@@ -173,7 +173,7 @@ def _check_inputs(args: Arguments, kind: str) -> None:
         "--text makes fingerprints of the text files in it, --image of the pictures",
     )
     for path in args.inputs:
-        if path != "-" and lies_inside(check_path(path), check_path(args.store)):
+        if path != "-" and is_inside_folder(check_path(path), check_path(args.store)):
             raise InputError(
                 f"{path}: lies inside {args.store}, which the build would replace: move it "
                 "elsewhere",
@@ -244,7 +244,7 @@ def hash_(args: Arguments) -> None:
     if kind == FINGERPRINTS:
         fail("say what the inputs are: --text, --text-field, --image or --vector")
     content.refuse_foreign(args, kind)
-    maker, notices, done = content.declared_maker(args, kind), Notices(kind, args.left_out), 0
+    maker, notices, done = content.fingerprinter_option(args, kind), Notices(kind, args.left_out), 0
     if kind == ROWS:
         chunks: Any = content.open_inputs(
             args, kind, args.inputs, maker, notices, chunk_rows=content.CHUNK_ROWS
@@ -348,7 +348,7 @@ def plan(args: Arguments) -> None:
         print_json(plan_of_all | {"plans": [_record(p) for p in plans]})
         return
     print_table(
-        f"{counted(n, 'fingerprint')}, radius {radius}, width {width}, {storage} storage",
+        f"{plural(n, 'fingerprint')}, radius {radius}, width {width}, {storage} storage",
         (*_HEADINGS, _LAST[storage], "note"),
         [_row(p, n, storage) for p in (plans if args.show_all else plans[:SHOWN])],
         text_columns=(0, 6),
@@ -390,20 +390,20 @@ def _crossover_advice(n: int, radius: int, width: int, crossing: Crossover) -> s
         return f"Above radius {lookup_radius(width)} there are no look-ups, only a scan."
     if crossing.radius > lookup_radius(width):
         message = (
-            f"For {counted(n, 'fingerprint')}, look-ups take less time than a scan up to radius "
+            f"For {plural(n, 'fingerprint')}, look-ups take less time than a scan up to radius "
             f"{lookup_radius(width)}, "
         )
         message += f"above which there are none. At radius {radius} a scan is cheaper for "
     else:
         message = (
-            f"By time alone, for {counted(n, 'fingerprint')} a scan is cheaper than look-ups from "
+            f"By time alone, for {plural(n, 'fingerprint')} a scan is cheaper than look-ups from "
             f"radius {crossing.radius} on."
         )
         message += f" At radius {radius}, it is cheaper for "
     if crossing.fingerprints is None:
         return message + "any number."
     return message + (
-        f"up to {counted(crossing.fingerprints, 'fingerprint')}."
+        f"up to {plural(crossing.fingerprints, 'fingerprint')}."
         if crossing.fingerprints
         else "none."
     )
@@ -429,11 +429,11 @@ def _row(p: Plan, n: int, storage: str) -> tuple[str, ...]:
     return (
         p.name,
         f"{p.bytes_per_fingerprint:.1f}" if n else "",
-        shown_size(p.disk_bytes),
+        format_size(p.disk_bytes),
         f"{p.lookups:,}",
         _decimal(p.microseconds),
         _decimal(p.single_microseconds if storage == "hot" else p.cold_milliseconds),
-        ", ".join(filter(None, (fits, counted(p.filters, "filter") if p.filters else ""))),
+        ", ".join(filter(None, (fits, plural(p.filters, "filter") if p.filters else ""))),
     )
 
 

@@ -34,7 +34,7 @@ from fpstore.cli.content import PICTURES, ROWS, TEXTS, Notices
 from fpstore.cli.options import argument, option, output_option, whole_number
 from fpstore.cli.output import print_facts, print_json, print_table
 from fpstore.cli.verb import Arguments, fail, usage_errors, verb
-from fpstore.errors import InputError, counted, one_line, shortened
+from fpstore.errors import InputError, one_line, plural, shortened
 from fpstore.hashing import Fingerprinter, ImageHash, MinHash, SimHash
 from fpstore.hashing.corpora import corpus_paths, open_corpus, open_source
 from fpstore.hashing.documents import ROW_SUFFIXES, DocumentFiles, Walk
@@ -255,7 +255,7 @@ def _print_sample(result: Calibration) -> None:
         "changed copies": sum(pairs.shape[1] for pairs in sample.copies.values()),
     }
     rows = [(name, f"{number:,}") for name, number in facts.items() if number]
-    print_facts("\nSample", [*rows, ("strangers", counted(count * (count - 1) // 2, "pair"))])
+    print_facts("\nSample", [*rows, ("strangers", plural(count * (count - 1) // 2, "pair"))])
 
 
 def _print_advice(result: Calibration) -> None:
@@ -460,6 +460,6 @@ def weights(args: Arguments) -> None:
     notices.report(args)
     if args.output != "-" and not args.quiet and learnt.weights is not None:
         click.echo(
-            f"{printable(args.output)}: weights of {counted(len(learnt.weights.hashes), 'piece')}, "
-            f"learnt from {sampled:,} of {counted(documents, 'document')}"
+            f"{printable(args.output)}: weights of {plural(len(learnt.weights.hashes), 'piece')}, "
+            f"learnt from {sampled:,} of {plural(documents, 'document')}"
         )

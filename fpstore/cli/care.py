@@ -17,17 +17,17 @@ import numpy as np
 import fpstore
 from fpstore.api import open_store
 from fpstore.base.arguments import check_path, printable
-from fpstore.base.resources import shown_size
+from fpstore.base.resources import format_size
 from fpstore.base.width import Width
 from fpstore.care.stats import describe as described
 from fpstore.care.stats import distribution
 from fpstore.cli import options
 from fpstore.cli.options import argument, option, output_option
 from fpstore.cli.output import print_error, print_facts, print_json, print_table, summary
-from fpstore.cli.verb import Arguments, fail, on_index, output_is, usage_errors, verb
+from fpstore.cli.verb import Arguments, fail, index_module, output_is, usage_errors, verb
 from fpstore.design.estimates import MIN_FINGERPRINTS_FOR_BYTES
 from fpstore.design.families import check_radius
-from fpstore.errors import counted
+from fpstore.errors import plural
 from fpstore.format.manifest import is_index, is_openable, is_sharded, looks_like_store
 from fpstore.hashing.registry import readable_description
 from fpstore.io import open_writer
@@ -65,7 +65,7 @@ def stats(args: Arguments) -> None:
     $ fpstore stats crawl.fps --prometheus
     $ fpstore stats pages.lsh
     """
-    if index := on_index(args):
+    if index := index_module(args):
         index.stats(args)
         return
     if args.prometheus and (args.as_json or args.full):
@@ -114,7 +114,7 @@ def _print_store(store: str, stats: dict[str, Any]) -> None:
         if fingerprinter is None
         else readable_description(fingerprinter),
         "generation": str(stats["generation"]),
-        "delta": f"{counted(delta['changes'], 'change')}, {shown_size(delta['memory'])} of memory "
+        "delta": f"{plural(delta['changes'], 'change')}, {format_size(delta['memory'])} of memory "
         "in each process",
         "format version": str(stats["format_version"]),
         **({"last merge failed": stats["merge_error"]} if stats["merge_error"] else {}),
@@ -132,7 +132,7 @@ def _print_bytes(stats: dict[str, Any]) -> None:
         : 4 if n >= MIN_FINGERPRINTS_FOR_BYTES else 3
     ]
     rows = [
-        (name, f"{sizes[key]:,}", shown_size(sizes[key]), f"{sizes[key] / max(n, 1):.2f}")[
+        (name, f"{sizes[key]:,}", format_size(sizes[key]), f"{sizes[key] / max(n, 1):.2f}")[
             : len(columns)
         ]
         for key, name in _PARTS.items()
@@ -281,17 +281,17 @@ def verify(args: Arguments) -> None:
             click.echo(printable(_describe_fault(fault)))
         if report.ok and not args.quiet:
             parts = (
-                counted(report.tables, "table"),
-                counted(report.blocks, "block"),
-                counted(report.ids, "id"),
+                plural(report.tables, "table"),
+                plural(report.blocks, "block"),
+                plural(report.ids, "id"),
             )
             click.echo(
-                f"{printable(args.store)}: sound: {counted(report.fingerprints, noun)}, "
+                f"{printable(args.store)}: sound: {plural(report.fingerprints, noun)}, "
                 f"{', '.join(parts)}"
             )
     if not report.ok:
         print_error(
-            f"{args.store}: {counted(len(report.faults), 'fault')}{note}: {repair} keeps what "
+            f"{args.store}: {plural(len(report.faults), 'fault')}{note}: {repair} keeps what "
             "is intact"
         )
         raise click.exceptions.Exit(1)

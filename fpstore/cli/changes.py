@@ -24,9 +24,9 @@ from fpstore.cli.options import argument, option, whole_number
 from fpstore.cli.output import print_error, summary
 from fpstore.cli.questions import IDS, note_missing, parse_words, read_ids, scan_notice
 from fpstore.cli.signals import Interrupted, advice_on_interrupt
-from fpstore.cli.verb import Arguments, fail, on_index, output_is, verb
+from fpstore.cli.verb import Arguments, fail, index_module, output_is, verb
 from fpstore.disk.refusals import NOTHING_CHANGED
-from fpstore.errors import FpstoreError, InputError, ScanWarning, StoreLockedError, counted
+from fpstore.errors import FpstoreError, InputError, ScanWarning, StoreLockedError, plural
 from fpstore.io import Chunk, open_reader
 from fpstore.io.source import OmittedRow
 from fpstore.store import Store, store_snapshot
@@ -152,7 +152,7 @@ def insert(args: Arguments) -> int:
     $ fpstore insert vectors.fps embeddings.parquet --vector-field embedding --id-field number \
         --upsert
     """
-    if index := on_index(args):
+    if index := index_module(args):
         index.insert(args)
         return 0
     if args.unmatched and args.upsert and not _has_json(args):
@@ -202,7 +202,7 @@ def insert(args: Arguments) -> int:
         print_error(line)
     if counts.wrong:
         args.note(
-            f"{counted(len(counts.wrong), 'row')} wrong, the first one: {counts.wrong[0].error}"
+            f"{plural(len(counts.wrong), 'row')} wrong, the first one: {counts.wrong[0].error}"
         )
     return 1 if counts.wrong else 0
 
@@ -212,7 +212,7 @@ def _source(args: Arguments, store: Store) -> tuple[Any, str, Notices]:
 
     With --unmatched, lines are read as they come.
     """
-    kind, maker, columns = content.known_kind(args, store)
+    kind, maker, columns = content.store_inputs(args, store)
     content.refuse_foreign(args, kind)
     if not args.unmatched:
         args.refuse(
@@ -294,7 +294,7 @@ class _Counts:
         )
 
     def __str__(self) -> str:
-        return f"{counted(self.inserted, 'row')} of {self.done:,} {self.verb}"
+        return f"{plural(self.inserted, 'row')} of {self.done:,} {self.verb}"
 
     def advice(self) -> str:
         """Return how many rows are in the store and how to go on, for the end of a message."""
@@ -313,7 +313,7 @@ class _Counts:
         )
         were = "was" if self.inserted == 1 else "were"
         return (
-            f"; before that, {counted(self.inserted, 'row')} of the first {self.done:,} {were} "
+            f"; before that, {plural(self.inserted, 'row')} of the first {self.done:,} {were} "
             f"{self.verb}; {advice}"
         )
 
@@ -409,7 +409,7 @@ def delete(args: Arguments) -> None:
     $ fpstore delete crawl.fps --pairs --input new.tsv
     $ fpstore delete pages.lsh 2
     """
-    if index := on_index(args):
+    if index := index_module(args):
         index.delete(args)
         return
     if not args.words and not args.inputs:
@@ -425,12 +425,12 @@ def delete(args: Arguments) -> None:
         totals = {"fingerprints": len(opened), "ids": len(opened.ids)}
         merge_notice(opened, args.store, args)
     remaining = (
-        f"{counted(totals['fingerprints'], 'fingerprint')} with {counted(totals['ids'], 'id')} left"
+        f"{plural(totals['fingerprints'], 'fingerprint')} with {plural(totals['ids'], 'id')} left"
     )
     noun = "pair" if args.pairs else "fingerprint" if args.fingerprints else "id"
     args.result(
         {"removed": removed, "missing": missing, **totals},
-        f"{printable(args.store)}: {counted(removed, 'id')} removed, {remaining}",
+        f"{printable(args.store)}: {plural(removed, 'id')} removed, {remaining}",
     )
     note_missing(args, missing, noun)
 
@@ -498,7 +498,7 @@ def merge(args: Arguments) -> None:
     $ fpstore merge crawl.fps --at 0.1 --threads 2 --memory 1GiB --json
     $ fpstore merge pages.lsh
     """
-    if index := on_index(args):
+    if index := index_module(args):
         index.merge(args)
         return
     _merge(args, lambda store, resources: store.merge(at=args.at, **resources))
@@ -580,7 +580,7 @@ def _merge(args: Arguments, merge: Callable[[Store, dict[str, Any]], None]) -> N
     line = args.timed(args.store, f"generation {stats['generation']}, {summary(stats)}")
     if not merged:
         line = (
-            f"{printable(args.store)}: nothing to merge yet: {counted(changes, 'change')} since "
+            f"{printable(args.store)}: nothing to merge yet: {plural(changes, 'change')} since "
             f"the last merge{due}"
         )
     args.result({"merged": merged, **stats}, line)
@@ -629,7 +629,7 @@ def split(args: Arguments) -> None:
         with open_store(path) as part:
             records.append({"path": str(path), "fingerprints": len(part), "ids": len(part.ids)})
             lines.append(
-                f"{printable(path)}: {counted(len(part), 'fingerprint')}, "
-                f"{counted(len(part.ids), 'id')}"
+                f"{printable(path)}: {plural(len(part), 'fingerprint')}, "
+                f"{plural(len(part.ids), 'id')}"
             )
     args.result(records, "\n".join(lines))

@@ -23,7 +23,7 @@ from fpstore.cli.options import (
     whole_number,
 )
 from fpstore.cli.verb import Arguments, fail, usage_errors
-from fpstore.errors import InputError, counted, show
+from fpstore.errors import InputError, plural, show
 from fpstore.format.manifest import is_index, is_openable
 from fpstore.hashing.decoding import PictureSource
 from fpstore.hashing.documents import (
@@ -48,7 +48,7 @@ from fpstore.hashing.registry import (
 from fpstore.hashing.text import TextHash
 from fpstore.hashing.weights import MAX_WEIGHT
 from fpstore.io import Chunk, Reader, open_reader, open_writer
-from fpstore.io.encodings import decoded
+from fpstore.io.encodings import decode_text
 from fpstore.io.files import MAX_FILE_BYTES, InputFile, unpacked
 from fpstore.io.source import FIELD_FORMATS
 from fpstore.store import Store
@@ -302,7 +302,7 @@ def declared_kind(args: Arguments) -> str:
     return kinds[0] if kinds else FINGERPRINTS
 
 
-def known_kind(args: Arguments, store: Store) -> tuple[str, Any, Any]:
+def store_inputs(args: Arguments, store: Store) -> tuple[str, Any, Any]:
     """Return the kind of the inputs of a store, its fingerprinter, and the columns of texts.
 
     The fingerprinter is None for fingerprints, the columns for all but rows.
@@ -359,7 +359,7 @@ def features_maker(args: Arguments, method: str = "simhash") -> TextHash:
         if not words:
             raise InputError(f"{args.stop_words}: no words", path=args.stop_words)
     weighted = is_weighted(getattr(args, "text_field", None)) or args.tokenizer == "jieba"
-    settings = {"size": args.shingle_size, "weighting": args.weighting, "width": chosen_width(args)}
+    settings = {"size": args.shingle_size, "weighting": args.weighting, "width": width_option(args)}
     if getattr(args, "empty", False) and settings["width"] is None:
         settings["width"] = _PAGES_WIDTH
     return text_fingerprinter(
@@ -376,7 +376,7 @@ def features_maker(args: Arguments, method: str = "simhash") -> TextHash:
     )
 
 
-def chosen_width(args: Arguments) -> int | None:
+def width_option(args: Arguments) -> int | None:
     """Return --width, or None if it is the default."""
     return args.width if args.is_given("width") else None
 
@@ -393,11 +393,11 @@ def text_maker(args: Arguments, method: str = "simhash") -> TextHash | hashing.L
         args.refuse(
             "does not go with --weights: the file says how its weights were learnt", *_FEATURES
         )
-        return read_weights(args.weights, chosen_width(args))
+        return read_weights(args.weights, width_option(args))
     return features_maker(args, method)
 
 
-def declared_maker(args: Arguments, kind: str) -> Any:
+def fingerprinter_option(args: Arguments, kind: str) -> Any:
     """Return the fingerprinter of the command line; None for fingerprints.
 
     For vectors, return a function of their dimension.
@@ -410,7 +410,7 @@ def declared_maker(args: Arguments, kind: str) -> Any:
         with usage_errors():
             return hashing.ImageHash(
                 method=args.image_hash,
-                width=chosen_width(args),
+                width=width_option(args),
                 frame=args.frame,
                 min_quality=args.min_quality,
             )
@@ -471,7 +471,7 @@ class Notices:
         pages = sum(getattr(source, "whole_pages", 0) for source in self.sources)
         if pages:
             args.note(
-                f"{counted(pages, 'page')} compared by all words outside of menus: their main "
+                f"{plural(pages, 'page')} compared by all words outside of menus: their main "
                 "texts have few of these words"
             )
         if (
@@ -493,7 +493,7 @@ class Notices:
                 else f"not in UTF-8, {reason}"
             )
             args.note(
-                f"{counted(number, self._noun)} {_NOTES.get(reason, reason_text)}: {names}{unnamed}"
+                f"{plural(number, self._noun)} {_NOTES.get(reason, reason_text)}: {names}{unnamed}"
             )
 
 
@@ -611,7 +611,7 @@ def standard_input(notices: Notices, encoding: str | None = None) -> str:
     data = _read_stdin("text")
     if is_binary(data[:HEAD_BYTES], encoding):
         raise InputError(f"standard input: {NOT_BINARY}", path="-")
-    text = decoded(data, encoding)
+    text = decode_text(data, encoding)
     if text is None:
         raise InputError(
             "standard input: its bytes are not UTF-8: name its encoding with --encoding", path="-"

@@ -15,7 +15,7 @@ from fpstore.cli.options import argument, option, output_option, whole_number
 from fpstore.cli.output import not_compared_rows, print_table
 from fpstore.cli.outputs import open_list
 from fpstore.cli.verb import Arguments, fail, usage_errors, verb
-from fpstore.errors import counted
+from fpstore.errors import plural
 from fpstore.hashing.corpora import open_benchmark, open_corpus
 from fpstore.io.source import FIELD_FORMATS
 from fpstore.jobs import UNKNOWN
@@ -207,7 +207,7 @@ def decontaminate(args: Arguments) -> None:
             )
     if bounds == Bounds() and (common := result.hits.without_rare_ngrams(COMMON)):
         args.note(
-            f"{counted(common, 'row')} hit only by n-grams that more than {COMMON} rows have, such "
+            f"{plural(common, 'row')} hit only by n-grams that more than {COMMON} rows have, such "
             f"as licences: --ignore-common {COMMON} or --min-share 0.5 keeps most of them"
         )
     args.result(summary)

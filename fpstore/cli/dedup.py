@@ -11,11 +11,11 @@ import click
 import numpy as np
 
 from fpstore.base.arguments import printable
-from fpstore.cleaning import opened_reference
+from fpstore.cleaning import open_reference
 from fpstore.cli import content, options
 from fpstore.cli.content import FINGERPRINTS, TEXTS, Notices
 from fpstore.cli.options import argument, option
-from fpstore.cli.output import not_compared_rows, print_table, shown_ids
+from fpstore.cli.output import format_ids, not_compared_rows, print_table
 from fpstore.cli.outputs import (
     OUTPUT,
     OUTPUT_IS_LAST,
@@ -26,7 +26,7 @@ from fpstore.cli.outputs import (
 )
 from fpstore.cli.task import PART_BYTES, PLANNING, plan_or_run, read_spec
 from fpstore.cli.verb import Arguments, fail, usage_errors, verb
-from fpstore.errors import counted
+from fpstore.errors import plural
 from fpstore.format.manifest import is_openable
 from fpstore.hashing.corpora import open_corpus
 from fpstore.hashing.wrapper import minhash_in
@@ -202,11 +202,11 @@ def dedup(args: Arguments) -> None:
         args,
         text=args.text or args.text_field,
         method=None,
-        width=content.chosen_width(args),
+        width=content.width_option(args),
         fingerprinter=maker,
     )
     with ExitStack() as stack:
-        reference = stack.enter_context(opened_reference(spec, args.add))
+        reference = stack.enter_context(open_reference(spec, args.add))
         with usage_errors():
             job = spec.job(reference)
         if args.plan is not None or args.processes is not None:
@@ -280,7 +280,7 @@ def _note_reference(
         )
     if repeated:
         args.note(
-            f"{counted(repeated, 'row')} removed, which the store has under the same id: was this "
+            f"{plural(repeated, 'row')} removed, which the store has under the same id: was this "
             "batch added before?"
         )
 
@@ -392,7 +392,7 @@ def _print_summary(summary: dict[str, Any], output: str, unknown: str) -> None:
         (
             "clusters",
             f"{summary['clusters']:,}",
-            f"with {counted(summary['in_clusters'], 'document')}",
+            f"with {plural(summary['in_clusters'], 'document')}",
         ),
         ("removed", f"{summary['removed']:,}", f"{share:.1%}"),
         ("kept", f"{summary['kept']:,}", f"in {printable(output)}"),
@@ -415,7 +415,7 @@ def _print_summary(summary: dict[str, Any], output: str, unknown: str) -> None:
             ("documents", "clusters"),
             [(size, f"{n:,}") for size, n in summary["sizes"].items()],
         )
-        largest = [(f"{len(ids):,}", shown_ids(ids, SHOWN_IDS)) for ids in summary["largest"]]
+        largest = [(f"{len(ids):,}", format_ids(ids, SHOWN_IDS)) for ids in summary["largest"]]
         print_table(
             "\nThe largest clusters, the document that is kept first",
             ("documents", ""),

@@ -17,7 +17,7 @@ from fpstore.cli.build import build
 from fpstore.cli.care import stats
 from fpstore.cli.jobs import cluster
 from fpstore.cli.options import option
-from fpstore.cli.output import print_table, shown_ids
+from fpstore.cli.output import format_ids, print_table
 from fpstore.cli.questions import probe
 from fpstore.cli.verb import Arguments, verb
 from fpstore.errors import StorageError, StoreExistsError
@@ -93,7 +93,7 @@ def print_families(clusters: Iterable[list[Any]]) -> None:
     """Print the documents of each cluster, sorted, the largest cluster first."""
     families = sorted(map(sorted, clusters), key=lambda ids: (-len(ids), ids))
     noun = "family" if len(families) == 1 else "families"
-    rows = [(str(len(ids)), shown_ids(ids, _SHOWN_PATHS)) for ids in families[:_SHOWN_FAMILIES]]
+    rows = [(str(len(ids)), format_ids(ids, _SHOWN_PATHS)) for ids in families[:_SHOWN_FAMILIES]]
     print_table(
         f"\n{len(families)} {noun} of near-duplicates", ("files", ""), rows, text_columns=(1,)
     )

@@ -12,7 +12,7 @@ import numpy as np
 
 import fpstore
 from fpstore.base.arguments import printable
-from fpstore.base.resources import shown_size
+from fpstore.base.resources import format_size
 from fpstore.cli import content, options
 from fpstore.cli.answers import is_json
 from fpstore.cli.content import ROWS, TEXTS, Notices
@@ -20,7 +20,7 @@ from fpstore.cli.jobs import open_output
 from fpstore.cli.output import print_facts, print_json, summary
 from fpstore.cli.questions import MATCHED, UNMATCHED, note_missing, read_ids
 from fpstore.cli.verb import Arguments, fail
-from fpstore.errors import InputError, counted
+from fpstore.errors import InputError, plural
 from fpstore.hashing import MinHash
 from fpstore.hashing.bands import MinHashSketcher
 from fpstore.hashing.documents import NO_WORDS, SENTENCES
@@ -180,7 +180,7 @@ def pairs(args: Arguments) -> None:
                 for columns in batch.rows_of_ids():
                     writer.write(columns)
             rows = writer.rows
-    args.note(f"{counted(rows, 'pair')} of documents")
+    args.note(f"{plural(rows, 'pair')} of documents")
 
 
 def cluster(args: Arguments) -> None:
@@ -194,8 +194,8 @@ def cluster(args: Arguments) -> None:
             )
             write_clusters(clusters, writer, bars)
     args.note(
-        f"{counted(clusters.documents, 'document')}, {counted(len(clusters), 'cluster')}, "
-        f"{counted(clusters.duplicates, 'duplicate')}"
+        f"{plural(clusters.documents, 'document')}, {plural(len(clusters), 'cluster')}, "
+        f"{plural(clusters.duplicates, 'duplicate')}"
     )
 
 
@@ -233,7 +233,7 @@ def insert(args: Arguments) -> None:
         documents = len(index)
     notices.report(args)
     change = "changed" if upsert else "inserted"
-    line = f"{counted(changed, 'text')} {change}, {counted(documents, 'document')}"
+    line = f"{plural(changed, 'text')} {change}, {plural(documents, 'document')}"
     args.result(
         {"texts": done, change: changed, "documents": documents}, args.timed(args.store, line)
     )
@@ -253,7 +253,7 @@ def delete(args: Arguments) -> None:
         of_strings = index.snapshot().documents.totals.id_kind == "string"
         removed, missing = index.delete(read_ids(of_strings, args.words, args.inputs))
         remaining = len(index)
-    line = f"{printable(args.store)}: {counted(removed, 'document')} removed, {remaining:,} left"
+    line = f"{printable(args.store)}: {plural(removed, 'document')} removed, {remaining:,} left"
     args.result({"removed": removed, "missing": missing, "documents": remaining}, line)
     note_missing(args, missing, "id")
 
@@ -288,7 +288,7 @@ def stats(args: Arguments) -> None:
         "keys": f"{record['keys']:,} of {record['key_bits']} bits, with numbers of "
         f"{record['number_bits']}",
         **{
-            f"bytes of {name}": f"{sizes[name]:,} ({shown_size(sizes[name])})"
+            f"bytes of {name}": f"{sizes[name]:,} ({format_size(sizes[name])})"
             for name in (DOCUMENTS, KEYS)
         },
         "bytes a document": f"{record['bytes_per_document']:.1f}",

@@ -16,8 +16,8 @@ from fpstore.cli import content, options
 from fpstore.cli.content import FINGERPRINTS, ROWS, Notices
 from fpstore.cli.options import argument, option
 from fpstore.cli.outputs import RESUME, resume_folder, resuming
-from fpstore.cli.verb import Arguments, on_index, usage_errors, verb
-from fpstore.errors import counted
+from fpstore.cli.verb import Arguments, index_module, usage_errors, verb
+from fpstore.errors import plural
 from fpstore.format.manifest import is_openable
 from fpstore.io import Reader, Writer, open_writer
 from fpstore.jobs import GROUPINGS, REPRESENTATIVES
@@ -94,7 +94,7 @@ def pairs(args: Arguments) -> None:
     $ fpstore pairs crawl.fps --output pairs.csv
     $ fpstore pairs pages.lsh --radius 20 --output pairs.parquet
     """
-    if index := on_index(args):
+    if index := index_module(args):
         index.pairs(args)
         return
     with open_store(args.store) as opened, args.bars() as bars:
@@ -104,11 +104,11 @@ def pairs(args: Arguments) -> None:
             distinct, shared = _write_pairs(batches, writer)
         totals = job.snapshot.totals
         same = totals.ids - totals.fingerprints
-    message = f"{counted(distinct, 'pair')} of fingerprints"
+    message = f"{plural(distinct, 'pair')} of fingerprints"
     if args.duplicates:
-        message += f"; {counted(shared, 'fingerprint')} of several documents"
+        message += f"; {plural(shared, 'fingerprint')} of several documents"
     elif same:
-        message += f"; {SAME.format(counted(same, 'document'))}"
+        message += f"; {SAME.format(plural(same, 'document'))}"
     args.note(message)
 
 
@@ -147,7 +147,7 @@ def cluster(args: Arguments) -> None:
     $ fpstore cluster crawl.fps --group greedy --keep smallest --json
     $ fpstore cluster pages.lsh --group connected
     """
-    if index := on_index(args):
+    if index := index_module(args):
         index.cluster(args)
         return
     with open_store(args.store) as opened, args.bars() as bars:
@@ -156,13 +156,11 @@ def cluster(args: Arguments) -> None:
         with _job_output(args, job, CLUSTER_COLUMNS) as (clusters, writer):
             write_clusters(clusters, writer, bars)
     largest = (
-        f", the largest of {counted(int(clusters.sizes.max()), 'document')}"
-        if len(clusters)
-        else ""
+        f", the largest of {plural(int(clusters.sizes.max()), 'document')}" if len(clusters) else ""
     )
     args.note(
-        f"{counted(clusters.documents, 'document')}, {counted(len(clusters), 'cluster')}{largest}, "
-        f"{counted(clusters.duplicates, 'duplicate')}"
+        f"{plural(clusters.documents, 'document')}, {plural(len(clusters), 'cluster')}{largest}, "
+        f"{plural(clusters.duplicates, 'duplicate')}"
     )
 
 
@@ -223,7 +221,7 @@ def join(args: Arguments) -> None:
         with _job_output(args, job, PAIR_COLUMNS, opened.width) as (batches, writer):
             rows = sum(_write_pairs(batches, writer))
     notices.report(args)
-    args.note(counted(rows, "pair") + " of fingerprints")
+    args.note(plural(rows, "pair") + " of fingerprints")
 
 
 def _other_rows(args: Arguments, store: Store, notices: Notices) -> Reader:
@@ -231,6 +229,6 @@ def _other_rows(args: Arguments, store: Store, notices: Notices) -> Reader:
     content.refuse_foreign(args, FINGERPRINTS if args.text_field is None else ROWS)
     if args.text_field is None:
         return content.open_fingerprints(args, args.other, Width(store.width, stored=True))
-    kind, maker, columns = content.known_kind(args, store)
+    kind, maker, columns = content.store_inputs(args, store)
     reader: Reader = content.open_inputs(args, kind, args.other, maker, notices, columns)
     return reader

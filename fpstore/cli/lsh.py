@@ -12,7 +12,7 @@ from fpstore.cli.output import print_json, summary
 from fpstore.cli.verb import Arguments, Verbs, fail, output_is, verb
 from fpstore.lsh import LshPlan
 from fpstore.lsh.api import UNKNOWN_COUNT
-from fpstore.lsh.plan import sized
+from fpstore.lsh.plan import resize
 
 INDEX = argument("store", "INDEX")
 FEATURES = content.FEATURES[1:]  # without --method: it is MinHash
@@ -165,7 +165,7 @@ def build(args: Arguments) -> None:
         candidates=args.candidates,
     )
     if documents is None:
-        index_plan = sized(index_plan, 1)  # keys for those that will be read
+        index_plan = resize(index_plan, 1)  # keys for those that will be read
     with args.bars(source) as bars:
         index = indexes.build(
             args.store,

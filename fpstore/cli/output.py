@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 import click
 
-from fpstore.base.resources import shown_size
+from fpstore.base.resources import format_size
 from fpstore.cli.signals import raise_again
 from fpstore.design.estimates import MIN_FINGERPRINTS_FOR_BYTES
-from fpstore.errors import counted, one_line
+from fpstore.errors import one_line, plural
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -139,23 +139,23 @@ def summary(stats: dict[str, Any]) -> str:
     """Return the contents and the size of a store or an LSH index, in one line."""
     if "bands" in stats:
         bands = f"{stats['bands']} bands of {stats['rows']}, radius {stats['radius']}"
-        size = shown_size(stats["bytes"]["total"])
-        return f"{counted(stats['documents'], 'document')}, {bands}, {size}"
+        size = format_size(stats["bytes"]["total"])
+        return f"{plural(stats['documents'], 'document')}, {bands}, {size}"
     fingerprints, size = stats["fingerprints"], stats["bytes"]["total"]
     parts = [
-        counted(fingerprints, "fingerprint"),
-        counted(stats["ids"], "id")
+        plural(fingerprints, "fingerprint"),
+        plural(stats["ids"], "id")
         + (" (row numbers)" if stats["id_kind"] == "row" and stats["ids"] else ""),
         f"radius {stats['radius']}",
-        f"{stats['design']['name']} ({counted(len(stats['design']['tables']), 'table')})",
-        shown_size(size),
+        f"{stats['design']['name']} ({plural(len(stats['design']['tables']), 'table')})",
+        format_size(size),
     ]
     if fingerprints >= MIN_FINGERPRINTS_FOR_BYTES:
         parts.append(f"{size / fingerprints:.1f} bytes per fingerprint")
     return ", ".join(parts)
 
 
-def shown_ids(ids: Sequence[int | str], most: int) -> str:
+def format_ids(ids: Sequence[int | str], most: int) -> str:
     """Return the first ids, and the number of the others."""
     hidden = len(ids) - most
     return ", ".join(map(str, ids[:most])) + (f" and {hidden:,} more" if hidden > 0 else "")
@@ -216,7 +216,7 @@ class Bars:
             if source is not None and elapsed and source.bytes_done != self._bytes_before:
                 if source.bytes_done < self._bytes_before:  # a reading from the start
                     self._bytes_before = 0
-                speed += f", {shown_size((source.bytes_done - self._bytes_before) / elapsed)}/s"
+                speed += f", {format_size((source.bytes_done - self._bytes_before) / elapsed)}/s"
             progress.update(
                 self._task,
                 completed=share,

@@ -28,8 +28,8 @@ from fpstore.cli.answers import (
 )
 from fpstore.cli.content import FINGERPRINTS, PICTURES, ROWS, TEXTS, VECTORS, Notices
 from fpstore.cli.options import argument, option
-from fpstore.cli.verb import Arguments, Decorator, fail, names_output, on_index, verb
-from fpstore.errors import InputError, counted
+from fpstore.cli.verb import Arguments, Decorator, fail, has_output_option, index_module, verb
+from fpstore.errors import InputError, plural
 from fpstore.io import Chunk, open_writer
 from fpstore.io.check import parse_integer_id
 from fpstore.io.digits import Digits, check_signed, read_digits
@@ -161,7 +161,7 @@ def probe(args: Arguments) -> int:
     $ fpstore probe pages.lsh draft.txt
     $ fpstore probe titled.lsh --input corpus.parquet --text-field text --id-field id --json
     """
-    if index := on_index(args):
+    if index := index_module(args):
         code: int = index.probe(args)
         return code
     with open_store(args.store) as opened:
@@ -345,7 +345,7 @@ def _queries(args: Arguments, store: Store) -> _Queries:
     kind, maker, columns = FINGERPRINTS, Width(store.width, stored=True), None
     fields = not content.has_fingerprints(args, store) and store.fingerprinter["name"] == "fields"  # type: ignore[index]
     if words is None:
-        kind, maker, columns = content.known_kind(args, store)
+        kind, maker, columns = content.store_inputs(args, store)
         if kind == ROWS:
             fail("the texts of rows are in files that --input names, with --text-field")
         args.refuse(f"does not go with {kind}", "input")
@@ -355,7 +355,7 @@ def _queries(args: Arguments, store: Store) -> _Queries:
                 "--text-field names a column of --input, and does not go with fingerprints as "
                 "arguments"
             )
-        kind, maker, columns = content.known_kind(args, store)
+        kind, maker, columns = content.store_inputs(args, store)
     content.refuse_foreign(args, kind)
     notices = Notices(kind, args.left_out)
     if words is None:
@@ -451,7 +451,7 @@ def _hint(word: str) -> str:
             )
     except (OSError, ValueError):
         return ""
-    if names_output(click.get_current_context().command) and format_by_name(word):
+    if has_output_option(click.get_current_context().command) and format_by_name(word):
         return "; --output names the file to write, --input a file of fingerprints"
     return ""
 
@@ -524,6 +524,4 @@ def ids(args: Arguments) -> None:
 
 def note_missing(args: Arguments, count: int, noun: str) -> None:
     if count:
-        args.note(
-            f"{args.store}: {counted(count, noun)} {'is' if count == 1 else 'are'} not stored"
-        )
+        args.note(f"{args.store}: {plural(count, noun)} {'is' if count == 1 else 'are'} not stored")

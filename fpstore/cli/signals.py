@@ -57,7 +57,7 @@ def raise_again() -> None:
 
 
 @contextmanager
-def raised_as_exceptions() -> Iterator[None]:
+def raise_signals() -> Iterator[None]:
     """Raise `Interrupted` in the main thread when SIGINT, SIGTERM or SIGHUP comes.
 
     A signal that is ignored (``nohup``, a background job) stays ignored. One that comes soon after

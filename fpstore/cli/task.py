@@ -15,7 +15,7 @@ from fpstore.cli.options import argument, option, whole_number
 from fpstore.cli.output import print_json, print_table
 from fpstore.cli.signals import advice_on_interrupt
 from fpstore.cli.verb import Arguments, Verbs, fail, usage_errors, verb
-from fpstore.errors import counted
+from fpstore.errors import plural
 
 if TYPE_CHECKING:
     from fpstore.plans import Plan, StageStatus
@@ -125,7 +125,7 @@ def run(args: Arguments) -> None:
         return
     args.refuse("is for --index: each of --processes has one thread", "threads")
     run_all(args, plan, args.processes)
-    tasks = counted(len(plan), "task")
+    tasks = plural(len(plan), "task")
     args.result(
         {"tasks": len(plan)},
         args.timed(args.plan, f"{tasks} done; fpstore task finish ends the job"),
@@ -265,7 +265,7 @@ def remove(args: Arguments) -> None:
     foreign = remove_plan(args.plan, force=args.force)
     if foreign:
         args.note(
-            f"{args.plan}: {counted(len(foreign), 'file')} of others "
+            f"{args.plan}: {plural(len(foreign), 'file')} of others "
             f"stay{'s' if len(foreign) == 1 else ''}: {foreign[0]}"
         )
     args.result({"removed": args.plan, "others": foreign}, args.timed(args.plan, "removed"))
@@ -299,7 +299,7 @@ def show_plan(args: Arguments, plan: Plan) -> None:
     stages = plan.status()
     done, path = sum(stage.done for stage in stages), printable(args.plan)
     line = (
-        f"{counted(len(plan), 'task')} in {counted(len(stages), 'stage')} "
+        f"{plural(len(plan), 'task')} in {plural(len(stages), 'stage')} "
         f"planned{f', {done:,} of them done' if done else ''}"
     )
     then = (

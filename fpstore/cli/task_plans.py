@@ -94,7 +94,7 @@ def build(args: Arguments) -> None:
         args,
         output=args.store,
         method=None,
-        width=content.chosen_width(args) if maker is None else None,
+        width=content.width_option(args) if maker is None else None,
         fingerprinter=maker,
     )
     make_plan(args, spec, part_bytes=args.part_bytes)

@@ -16,7 +16,7 @@ from click.core import ParameterSource
 
 from fpstore.base import diagnostics, keywords
 from fpstore.base.arguments import printable
-from fpstore.base.resources import Resources, checked_resources
+from fpstore.base.resources import Resources, make_resources
 from fpstore.cli.output import Bars, print_error, print_json
 from fpstore.errors import InputError, StoreExistsError
 from fpstore.format.manifest import is_index
@@ -104,7 +104,7 @@ class Arguments(SimpleNamespace):
         return Bars(not (self.quiet or self.no_progress), source)
 
     def resources(self, bars: Bars) -> Resources:
-        return checked_resources(getattr(self, "memory", None), self.threads, bars)
+        return make_resources(getattr(self, "memory", None), self.threads, bars)
 
     def check_new(self, output: str) -> None:
         """Refuse a file that exists and that only --force replaces."""
@@ -153,7 +153,7 @@ class Verb(click.Command):
                 raise
             raise click.UsageError(f"No such option {error.option_name}: {meant}", ctx) from None
         except click.UsageError as error:
-            if not names_output(self) or not error.message.startswith(_EXTRA):
+            if not has_output_option(self) or not error.message.startswith(_EXTRA):
                 raise
             raise click.UsageError(f"{error.message}: --output names what to write", ctx) from None
 
@@ -218,7 +218,7 @@ class Verbs(Verb, click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the verb; tell the program its name and the exit code of its errors."""
         if args[0] not in self._modules and not args[0].startswith("-"):
-            raise no_such_verb(args[0], ctx)
+            raise unknown_verb_error(args[0], ctx)
         name, command, remaining = super().resolve_command(ctx, args)
         program: Any = ctx.find_root().command
         if isinstance(command, Verb):
@@ -227,7 +227,7 @@ class Verbs(Verb, click.Group):
         return name, command, remaining
 
 
-def no_such_verb(word: str, ctx: click.Context) -> click.UsageError:
+def unknown_verb_error(word: str, ctx: click.Context) -> click.UsageError:
     from difflib import get_close_matches
 
     verbs = ctx.command.list_commands(ctx) if isinstance(ctx.command, click.Group) else []
@@ -258,7 +258,7 @@ def verb(*options: Decorator, **settings: Any) -> Callable[[Callable[[Arguments]
     return decorate
 
 
-def on_index(args: Arguments) -> Any:
+def index_module(args: Arguments) -> Any:
     """Return the module of the verbs for an LSH index; None if the folder is no index."""
     return import_module("fpstore.cli.index") if is_index(Path(args.store)) else None
 
@@ -268,5 +268,5 @@ def output_is(where: str) -> dict[str, str]:
     return dict.fromkeys(("-o", "--output"), where)
 
 
-def names_output(command: click.Command) -> bool:
+def has_output_option(command: click.Command) -> bool:
     return any("--output" in parameter.opts for parameter in command.params)

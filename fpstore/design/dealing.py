@@ -14,7 +14,7 @@ from fpstore.base.aliases import Words
 from fpstore.base.width import Width
 from fpstore.design.families import DEALT, Design, column_tables, deal_in_turn, design
 from fpstore.design.sample import SAMPLE_SIZE, Sample
-from fpstore.design.tables import spread
+from fpstore.design.tables import block_thresholds
 
 PAIRS = 1 << 15  # pairs of the sample that are compared
 TRIALS = 1 << 11  # exchanges of two bits
@@ -32,7 +32,7 @@ def deal(block_count: int, bucket_bits: int, radius: int, sample: Sample) -> Des
     bits = sample.width.bits
     cut, leading_blocks = deal_in_turn(block_count, bits)
     dealt = np.array(cut[leading_blocks:])
-    threshold = max(*spread(block_count, radius)[leading_blocks:], 1)
+    threshold = max(*block_thresholds(block_count, radius)[leading_blocks:], 1)
     exchange(dealt, bucket_bits, threshold, sample)
     blocks = [sorted(block[:bucket_bits]) + sorted(block[bucket_bits:]) for block in dealt.tolist()]
     return Design(

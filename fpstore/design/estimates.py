@@ -210,7 +210,7 @@ def estimate(
     n = max(fingerprint_count, 1)
     required = required or Requirements(candidate.width)
     blocks = required.blocks or BlockPacking(default_block_bytes(candidate.width.bits))
-    shapes = planned_filters(candidate, n, blocks)
+    shapes = choose_filters(candidate, n, blocks)
     costs = (
         _ring_costs(candidate, n, sample)
         if candidate.ring
@@ -341,7 +341,7 @@ class _BlockModel:
         return _Costs(size, lookups, candidates, batch, single, reads)
 
 
-def planned_filters(design: Design, fingerprint_count: int, blocks: BlockPacking) -> Shapes:
+def choose_filters(design: Design, fingerprint_count: int, blocks: BlockPacking) -> Shapes:
     """Return the shapes of filters by table: all if they are wanted, otherwise those that pay."""
     if blocks.filter is False or fingerprint_count == 0:
         return NO_FILTERS
@@ -383,5 +383,5 @@ def probe_nanoseconds(
     if design.ring:
         return column_batch_nanoseconds(column_work(design, n, radius), design, queries)
     return _BlockModel(
-        design, n, blocks, planned_filters(design, n, blocks), radius=radius
+        design, n, blocks, choose_filters(design, n, blocks), radius=radius
     ).nanoseconds(queries)

@@ -36,10 +36,10 @@ from fpstore.design.tables import (
     TAG_BITS,
     TableLookup,
     TableSpec,
-    identity,
+    block_thresholds,
+    identity_permutation,
     permutation_led_by,
     row_spec,
-    spread,
 )
 from fpstore.errors import CorruptStoreError, InputError, show
 
@@ -117,7 +117,7 @@ class Design:
         """
         if not self.ring:
             return []
-        return spread(len(self.ring), radius)
+        return block_thresholds(len(self.ring), radius)
 
     def lookups(
         self,
@@ -280,7 +280,7 @@ def blocks(
     return [_table(list(itertools.chain(*choice)), flips, bits) for choice in choices]
 
 
-def striped(
+def striped_tables(
     block_count: int, leading_count: int, radius: int, bits: int = WORD_BITS
 ) -> list[TableSpec]:
     """Make tables like :func:`blocks`, of blocks whose bits are dealt in turn.
@@ -291,7 +291,7 @@ def striped(
     dealt = [bit for start in range(block_count) for bit in range(start, bits, block_count)]
     tables = blocks(block_count, leading_count, radius, bits)
     return [
-        TableSpec(identity(bits), min(bits, WORD_BITS)),
+        TableSpec(identity_permutation(bits), min(bits, WORD_BITS)),
         *(
             _table([dealt[bit] for bit in t.permutation[: t.prefix_bits]], t.flips, bits)
             for t in tables
@@ -299,7 +299,7 @@ def striped(
     ]
 
 
-def nested(
+def nested_tables(
     outer_count: int, inner_count: int, radius: int, bits: int = WORD_BITS
 ) -> list[TableSpec]:
     """Let one of ``outer_count`` blocks lead, then one of ``inner_count`` blocks of the other bits.
@@ -339,7 +339,7 @@ def flip(block_count: int, radius: int, bits: int = WORD_BITS) -> list[TableSpec
     cut = _cut(range(bits), block_count)
     return [
         _table(block, flips, bits)
-        for block, flips in zip(cut, spread(block_count, radius), strict=True)
+        for block, flips in zip(cut, block_thresholds(block_count, radius), strict=True)
     ]
 
 
@@ -380,14 +380,14 @@ def column_tables(
             "each, and the number of a bucket "
             f"has {MIN_BUCKET_BITS} {fits}"
         )
-    if max(spread(len(cut), radius)) >= bucket_bits:
+    if max(block_thresholds(len(cut), radius)) >= bucket_bits:
         raise InputError(
             f"{family}-{len(cut)} at radius {radius} would look at every bucket: use more blocks, "
             "or scan"
         )
     wide = bits > WORD_BITS
     specs = [row_spec(bits)] if wide else []
-    for place, flips in enumerate(spread(len(cut), radius)):
+    for place, flips in enumerate(block_thresholds(len(cut), radius)):
         block, behind = cut[place], (place + 1) % len(cut)
         tag: Sequence[int] = cut[behind][:TAG_BITS]
         # The tag of the table in the order of the fingerprints follows its bucket. No other tag has
@@ -521,8 +521,8 @@ def _check_kinds(tables: Sequence[TableSpec], radius: int) -> None:
     flips = [table.flips for table in tables if table.in_ring]
     if len(flips) > MAX_RING:
         raise InputError(f"a design has at most {MAX_RING} column tables, got {len(flips)}")
-    if flips and flips != spread(len(flips), radius):
-        needed = ", ".join(map(str, spread(len(flips), radius)))
+    if flips and flips != block_thresholds(len(flips), radius):
+        needed = ", ".join(map(str, block_thresholds(len(flips), radius)))
         raise InputError(
             f"the flips of {len(flips)} column tables at radius {radius} are {needed}, got "
             f"{', '.join(map(str, flips))}"
@@ -536,7 +536,7 @@ def _tables(name: str, radius: int, width: int) -> tuple[TableSpec, ...]:
 
 def _make_tables(name: str, radius: int, width: int) -> list[TableSpec]:
     if name == SCAN:
-        return [TableSpec(identity(width), 0)]
+        return [TableSpec(identity_permutation(width), 0)]
     full_name = name
     if name in MANKU:
         full_name, most = MANKU[name]
@@ -561,5 +561,5 @@ def _make_tables(name: str, radius: int, width: int) -> list[TableSpec]:
         )
     if match[6]:
         return columns(int(match[7]), radius, width, int(match[8]) if match[8] else None)
-    family = {"blocks": blocks, "striped": striped, "nested": nested}[match[1]]
+    family = {"blocks": blocks, "striped": striped_tables, "nested": nested_tables}[match[1]]
     return family(int(match[2]), int(match[3]), radius, width)

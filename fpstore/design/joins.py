@@ -31,9 +31,9 @@ from fpstore.design.tables import (
     TAG_BITS,
     TableSpec,
     ball_size,
+    block_thresholds,
     near_share,
     permutation_led_by,
-    spread,
 )
 
 MAX_BLOCKS = 40
@@ -136,7 +136,9 @@ def designs(
         most = min(len(varying) // blocks, usual, MAX_BUCKET_BITS)
         # larger buckets are fewer, which may cost less
         for bucket in {*range(most - 4, most + 1, 2), min(most, TAG_BITS)}:
-            if bucket > max(spread(blocks, radius)):  # otherwise every bucket would be looked up
+            if bucket > max(
+                block_thresholds(blocks, radius)
+            ):  # otherwise every bucket would be looked up
                 yield _block_design(blocks, bucket, radius, width, varying)
 
 
@@ -167,7 +169,7 @@ def dealt_design(
     bucket = min(design.tables[0].prefix_bits, length)
     cut = np.array(even_bits[: blocks * length]).reshape(length, blocks).T.copy()
     if blocks > 1 and bucket:
-        exchange(cut, bucket, max(*spread(blocks, design.radius), 1), sample)
+        exchange(cut, bucket, max(*block_thresholds(blocks, design.radius), 1), sample)
     tables = _tables(
         [sample.most_even_first(block) for block in cut.tolist()],
         bucket,
@@ -183,7 +185,7 @@ def _tables(cut: Sequence[Sequence[int]], bucket: int, radius: int, width: int) 
     The first bits of a block are its bucket, the first of the next one its tag.
     """
     out = []
-    for place, flips in enumerate(spread(len(cut), radius)):
+    for place, flips in enumerate(block_thresholds(len(cut), radius)):
         block, behind = cut[place], cut[(place + 1) % len(cut)]
         tag = behind[:TAG_BITS] if len(cut) > 1 else block[bucket : bucket + TAG_BITS]
         out.append(
@@ -199,7 +201,7 @@ def _ring(name: str, tables: Sequence[TableSpec], radius: int) -> JoinDesign:
 
     None of its tables is left out.
     """
-    thresholds = spread(len(tables), radius)
+    thresholds = block_thresholds(len(tables), radius)
     both = tuple(
         min(t + thresholds[(place + 1) % len(tables)] + 1, radius)
         for place, t in enumerate(thresholds)

@@ -148,7 +148,7 @@ def _rank_plans(n: int, radius: int, required: Requirements, sample: Words | Non
         ):
             # filters are required, and a scan without them is the smallest
             fitting = [p for p in fitting if p.filters] or fitting
-        best = preferred(fitting, storage, required.prefer)
+        best = choose_plan(fitting, storage, required.prefer)
         plans.remove(best)
         plans.insert(0, replace(best, chosen=True))
     return plans
@@ -340,7 +340,7 @@ def balance(plans: Sequence[Plan], storage: str) -> Plan:
     return best_plan(packed, storage) if packed else best
 
 
-def preferred(plans: Sequence[Plan], storage: str, prefer: str) -> Plan:
+def choose_plan(plans: Sequence[Plan], storage: str, prefer: str) -> Plan:
     """Return the plan that ``auto`` takes of the plans that fit.
 
     The balance, the fastest or the smallest.

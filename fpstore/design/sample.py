@@ -21,7 +21,7 @@ POINTS = 1 << 12  # fingerprints of the sample that stand for the set
 MIN_PAIRS = 64  # a share is too uncertain if fewer pairs of the sample are within it
 
 
-def evenly_spread(rows: Words, count: int) -> Words:
+def sample_evenly(rows: Words, count: int) -> Words:
     """Return at most ``count`` of the rows, evenly spread."""
     return rows if len(rows) <= count else rows[np.arange(count) * len(rows) // count]
 
@@ -50,7 +50,7 @@ class Sample:
     """A random sample of a set's fingerprints, and estimates from it."""
 
     def __init__(self, fingerprints: Words, width: Width) -> None:
-        self._values = np.ascontiguousarray(evenly_spread(fingerprints, SAMPLE_SIZE))
+        self._values = np.ascontiguousarray(sample_evenly(fingerprints, SAMPLE_SIZE))
         self.width = width
         bits = np.unpackbits(width.to_bytes(self._values), axis=1)
         ones = bits.mean(axis=0) if len(self._values) else np.full(width.bits, 0.5)
@@ -115,7 +115,7 @@ class Sample:
     def differences(self, pairs: int) -> Bytes:
         """Return for each bit, a row, whether it differs (0 or 1) in each of some pairs."""
         queries, points = self._pairs()
-        points = evenly_spread(points, max(pairs // max(len(queries), 1), 1))
+        points = sample_evenly(points, max(pairs // max(len(queries), 1), 1))
         differences = (queries[:, None] ^ points[None]).reshape(-1, self.width.words)
         return np.ascontiguousarray(np.unpackbits(self.width.to_bytes(differences), axis=1).T)
 
@@ -128,7 +128,7 @@ class Sample:
     def _pairs(self) -> tuple[Words, Words]:
         """Return the queries and the points: different fingerprints, spread over the sample."""
         rows = self._values.reshape(len(self._values), self.width.words)
-        return evenly_spread(rows[::2], QUERIES), evenly_spread(rows[1::2], POINTS)
+        return sample_evenly(rows[::2], QUERIES), sample_evenly(rows[1::2], POINTS)
 
     @property
     def skewed(self) -> bool:

@@ -30,7 +30,7 @@ MAX_RING = _kernel.MAX_RING  # the most column tables of a design that are looke
 ROWS_SHARE_BITS = 4  # log2 of the fewest rows, about, in a bucket of a row file
 
 
-def identity(bits: int) -> bytes:
+def identity_permutation(bits: int) -> bytes:
     """Return the permutation that leaves every bit at its place."""
     return bytes(range(bits))
 
@@ -195,7 +195,7 @@ class TableLookup:
 
 def row_spec(width: int) -> TableSpec:
     """Return the table of the rows that references lead to."""
-    return TableSpec(identity(width), TAG_BITS, 0, ROWS)
+    return TableSpec(identity_permutation(width), TAG_BITS, 0, ROWS)
 
 
 def row_bucket_bits(fingerprint_count: int) -> int:
@@ -211,7 +211,7 @@ def near_share(bits: int, most: int) -> float:
     return ball_size(bits, most) / 2.0**bits
 
 
-def spread(block_count: int, radius: int) -> list[int]:
+def block_thresholds(block_count: int, radius: int) -> list[int]:
     """Return a threshold t_i >= -1 for each block, with sum(t_i + 1) = radius + 1.
 
     Source: GPH, ICDE 2018.

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from fpstore.disk.refusals import refused
+from fpstore.disk.refusals import refusal_error
 from fpstore.errors import CorruptStoreError, StorageError, StoreNotFoundError
 
 SLOW_BYTES = 1 << 20  # from this size on, a removed file is worth a thread that closes it
@@ -47,8 +47,8 @@ def open_file(
         return open_regular(path, flags, folder)
     except OSError as error:
         if error.errno in _MISSING:
-            raise missing(path) from error
-        raise refused(path, error) from error
+            raise missing_error(path) from error
+        raise refusal_error(path, error) from error
     finally:
         if above >= 0:
             os.close(above)
@@ -65,11 +65,11 @@ def open_regular(path: Path, flags: int, folder: int | None = None, then: str = 
         descriptor = os.open(path if folder is None else path.name, flags, MODE, dir_fd=folder)
     except OSError as error:
         if error.errno in _NOT_A_FILE:
-            raise not_a_file(path, then) from error
+            raise not_a_file_error(path, then) from error
         raise
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise not_a_file(path, then)
+        raise not_a_file_error(path, then)
     return descriptor
 
 
@@ -87,16 +87,16 @@ def open_folder(path: Path, flags: int = os.O_RDONLY, above: int | None = None) 
         raise
 
 
-def missing(path: Path) -> StoreNotFoundError:
+def missing_error(path: Path) -> StoreNotFoundError:
     return StoreNotFoundError(f"{path}: missing: {RUN_REPAIR}", path=path)
 
 
-def not_a_file(path: Path, then: str = RUN_REPAIR) -> CorruptStoreError:
+def not_a_file_error(path: Path, then: str = RUN_REPAIR) -> CorruptStoreError:
     return CorruptStoreError(f"{path}: not a regular file: {then}", path=path)
 
 
 @contextmanager
-def opened(
+def open_descriptor(
     path: Path, flags: int = os.O_RDONLY, folder: int | None = None, *, of_user: bool = False
 ) -> Iterator[int]:
     descriptor = open_file(path, flags, folder, of_user=of_user)

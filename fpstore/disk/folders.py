@@ -22,7 +22,7 @@ UNFINISHED = ".unfinished-"  # begins the names of folders with files that have 
 _TEMPORARY_BYTES = len("..12345678.tmp")  # around a name
 
 
-def short_name(name: str, room: int) -> str:
+def shorten_name(name: str, room: int) -> str:
     """Return a name that leaves room for some more bytes.
 
     A longer name becomes its beginning and a hash of all of it.
@@ -111,7 +111,7 @@ def new_folder(path: Path, complete: Callable[[Path], None] | None = None) -> It
     ``complete`` is called with the temporary name of a complete folder, before it is renamed.
     """
     path = path.resolve()
-    beginning = f".{short_name(path.name, _TEMPORARY_BYTES)}."
+    beginning = f".{shorten_name(path.name, _TEMPORARY_BYTES)}."
     remove_abandoned(path.parent, f"{escape(beginning)}{'[0-9a-f]' * 8}.tmp")
     with temporary_folder(path.parent, beginning, ".tmp") as temporary:
         yield temporary

@@ -31,7 +31,7 @@ def many_files() -> Iterator[None]:
                 _set_limit(soft_limit)
 
 
-def usual_files() -> int:
+def open_file_limit() -> int:
     """Return how many files may be open (``ulimit -n``) outside of :func:`many_files`."""
     with _lock:
         soft = _soft_limits[0] if _soft_limits else resource.getrlimit(resource.RLIMIT_NOFILE)[0]

@@ -17,7 +17,7 @@ import numpy as np
 from fpstore import _kernel
 from fpstore.base.aliases import Bytes
 from fpstore.disk.files import RUN_REPAIR, close_file, open_file, read_at
-from fpstore.disk.refusals import refusing
+from fpstore.disk.refusals import translate_refusals
 from fpstore.errors import CorruptStoreError, MemoryLimitError
 
 LAZY, POPULATED, HUGE = PAGES = ("lazy", "populated", "huge")
@@ -108,7 +108,7 @@ class StoredFile:
             )
 
 
-def own_pages(size: int) -> Bytes:
+def page_aligned(size: int) -> Bytes:
     """Return memory that begins with a page.
 
     From :data:`SMALL` bytes on it is a mapping of its own.
@@ -146,7 +146,7 @@ def _populate(mapped: mmap.mmap) -> None:
 def _copy(path: Path, descriptor: int) -> Bytes:
     """Copy a file into anonymous memory, in pages of 2 MiB where the system gives them."""
     size = os.fstat(descriptor).st_size
-    with refusing(path):
+    with translate_refusals(path):
         memory = _anonymous_mapping(size)
         with suppress(OSError):  # a system without them
             memory.madvise(mmap.MADV_HUGEPAGE)
@@ -171,7 +171,7 @@ def _map(path: Path, descriptor: int, pages: str, advice: int) -> Bytes:
     """
     if pages == HUGE:
         return _copy(path, descriptor)
-    with refusing(path):
+    with translate_refusals(path):
         mapped = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
     mapped.madvise(advice)
     if pages == POPULATED:

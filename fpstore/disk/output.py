@@ -9,7 +9,7 @@ import numpy as np
 
 from fpstore.base.aliases import Bytes
 from fpstore.disk.files import write_all
-from fpstore.disk.mapped import own_pages
+from fpstore.disk.mapped import page_aligned
 
 WRITE_BYTES = 1 << 21  # a large page
 
@@ -39,7 +39,7 @@ class Output:
         if self._filled >= WRITE_BYTES:
             self._put_in_place()
         if len(self._buffer) < self._filled + size:
-            larger = own_pages(max(self._filled + size, WRITE_BYTES + size))
+            larger = page_aligned(max(self._filled + size, WRITE_BYTES + size))
             larger[: self._filled] = self._buffer[: self._filled]
             self._buffer = larger
         return self._buffer[self._filled :]
@@ -68,7 +68,7 @@ class Output:
         else:
             self._worker.wait()
             if len(self._spare) < len(self._buffer):
-                self._spare = own_pages(len(self._buffer))
+                self._spare = page_aligned(len(self._buffer))
             self._spare[: len(remainder)] = remainder
             self._worker.submit(write_all, self._descriptor, pieces.data, self._written)
             self._buffer, self._spare = self._spare, self._buffer

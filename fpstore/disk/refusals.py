@@ -15,12 +15,12 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 NOTHING_CHANGED = "; nothing was changed"  # a consequence, for `then`
 
 
-def is_of_the_system(error: BaseException) -> TypeGuard[OSError]:
+def is_system_error(error: BaseException) -> TypeGuard[OSError]:
     """Whether the system has raised an error, and not fpstore."""
     return isinstance(error, OSError) and not isinstance(error, FpstoreError)
 
 
-def refused(place: object, error: OSError, then: str = "") -> StorageError:
+def refusal_error(place: object, error: OSError, then: str = "") -> StorageError:
     """Return an error of the system as a StorageError that says what to do.
 
     ``then`` states the consequence.
@@ -34,13 +34,13 @@ def refused(place: object, error: OSError, then: str = "") -> StorageError:
 
 
 @contextmanager
-def refusing(place: object, then: str = "") -> Iterator[None]:
-    """Turn what the system refuses inside into StorageError; see :func:`refused`."""
+def translate_refusals(place: object, then: str = "") -> Iterator[None]:
+    """Turn what the system refuses inside into StorageError; see :func:`refusal_error`."""
     try:
         yield
     except OSError as error:
-        if is_of_the_system(error):
-            raise refused(place, error, then) from error
+        if is_system_error(error):
+            raise refusal_error(place, error, then) from error
         raise
 
 

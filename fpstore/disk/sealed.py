@@ -31,14 +31,14 @@ from fpstore.disk.files import (
     close_file,
     data_ranges,
     disk_bytes,
-    missing,
+    missing_error,
+    open_descriptor,
     open_file,
-    opened,
     read_at,
     read_if_possible,
     write_all,
 )
-from fpstore.disk.refusals import NOTHING_CHANGED, TOO_MANY_FILES, refused, refusing
+from fpstore.disk.refusals import NOTHING_CHANGED, TOO_MANY_FILES, refusal_error, translate_refusals
 from fpstore.errors import ClosedStoreError, CorruptStoreError, StorageError
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def open_seal(
 
     It has a descriptor of its own.
     """
-    with refusing(path):
+    with translate_refusals(path):
         own = os.dup(descriptor)
     return _kernel.SealedFile(own, printable(path), key_words, longest)
 
@@ -325,7 +325,7 @@ os.register_at_fork(
 
 def seal(path: Path, used: int, room: int = 0) -> tuple[int, int]:
     """Pad a file after its ``used`` bytes, append checksums, and return its size and digest."""
-    with opened(path, os.O_RDWR) as descriptor:
+    with open_descriptor(path, os.O_RDWR) as descriptor:
         first = b"".join(
             _hashes(read_at(descriptor, path, start, min(used - start, HASHED_BYTES)), CHUNK_BYTES)
             for start in range(0, used, HASHED_BYTES)
@@ -359,10 +359,10 @@ def _lmdb_errors(path: Path, *passed: type[lmdb.Error]) -> Iterator[None]:
     except lmdb.Error as error:
         number = _error_number(path, error)
         if number == errno.ENOENT:
-            raise missing(path) from error
+            raise missing_error(path) from error
         if number:
             then = NOTHING_CHANGED if number == errno.ENOSPC else ""
-            raise refused(path, OSError(number, os.strerror(number)), then) from error
+            raise refusal_error(path, OSError(number, os.strerror(number)), then) from error
         raise StorageError(f"{path}: {str(error).removeprefix(f'{path}: ')}", path=path) from error
 
 

@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from fpstore.base.aliases import Bytes
 from fpstore.disk.files import write_all
-from fpstore.disk.mapped import PAGE_BYTES, own_pages
-from fpstore.disk.refusals import refusing
+from fpstore.disk.mapped import PAGE_BYTES, page_aligned
+from fpstore.disk.refusals import translate_refusals
 
 BUFFER_BYTES = 1 << 21  # gathered in memory before a write; whole pages
 CALL_BYTES = 1 << 23  # in one write or read
@@ -27,13 +27,13 @@ _DIRECT = getattr(os, "O_DIRECT", 0)
 
 
 @contextmanager
-def refusing_temporary(file: str = "a temporary file") -> Iterator[None]:
+def translate_temporary_refusals(file: str = "a temporary file") -> Iterator[None]:
     """Turn errors of the system into StorageError, which names the folder of temporary files."""
     import tempfile
 
-    with refusing("TMPDIR"):
+    with translate_refusals("TMPDIR"):
         folder = tempfile.gettempdir()
-    with refusing(f"{folder}: {file}", ANOTHER_FOLDER):
+    with translate_refusals(f"{folder}: {file}", ANOTHER_FOLDER):
         yield
 
 
@@ -47,7 +47,7 @@ def nameless_file(folder: Path | None) -> io.FileIO:
     """
     import tempfile
 
-    with refusing_temporary() if folder is None else nullcontext():
+    with translate_temporary_refusals() if folder is None else nullcontext():
         file = tempfile.TemporaryFile(buffering=0, dir=folder)  # noqa: SIM115 - the caller closes it
         assert isinstance(file, io.FileIO)
         return file
@@ -65,7 +65,7 @@ def array_on_disk(
     if not size:
         return np.empty(shape, dtype)
     with (
-        refusing_temporary(f"a temporary file of {size:,} bytes")
+        translate_temporary_refusals(f"a temporary file of {size:,} bytes")
         if folder is None
         else nullcontext(),
         nameless_file(folder) as file,
@@ -86,7 +86,7 @@ class SpillFile:
         self.close = finalize(self, self._file.close)
         self._descriptor = self._file.fileno()
         # the end of the file, from a page's start on
-        self._buffer, self._filled = own_pages(BUFFER_BYTES), 0
+        self._buffer, self._filled = page_aligned(BUFFER_BYTES), 0
         self._is_behind = False  # the file, compared with the buffer
         self.size = 0
         _set_direct(self._descriptor, True)
@@ -128,12 +128,12 @@ class SpillFile:
             _write(self._descriptor, piece, at)
 
     def _errors(self) -> AbstractContextManager[None]:
-        return nullcontext() if self._is_named else refusing_temporary()
+        return nullcontext() if self._is_named else translate_temporary_refusals()
 
     def read(self, at: int, out: Bytes) -> None:
         """Fill an array with the bytes from a place on; an error if they are not all there."""
         self._write()
-        room = own_pages(min(CALL_BYTES, len(out) + 2 * PAGE_BYTES))
+        room = page_aligned(min(CALL_BYTES, len(out) + 2 * PAGE_BYTES))
         done = 0
         while done < len(out):
             before = (at + done) % PAGE_BYTES  # bytes of the page before what is wanted

@@ -15,7 +15,7 @@ from fpstore import _kernel
 from fpstore.base.aliases import Bytes, Counts, Words
 from fpstore.base.arguments import printable
 from fpstore.base.threads import cached_property
-from fpstore.base.width import WORD_BITS, Width, ascending, leading_words
+from fpstore.base.width import WORD_BITS, Width, is_ascending, leading_words
 from fpstore.design import tables
 from fpstore.design.families import Design
 from fpstore.design.tables import TAG_BITS, TableSpec
@@ -331,7 +331,7 @@ class ColumnTable(StoredFile):
                 self._rows(first, end) if self._is_rows else self._read_checked_keys(first, end)
             )
             joined = np.concatenate([last, entries])
-            wrong = np.flatnonzero(~ascending(joined))
+            wrong = np.flatnonzero(~is_ascending(joined))
             if len(wrong):
                 raise self._fault(
                     "entries out of order", entry=first - len(last) + int(wrong[0]) + 1

@@ -25,7 +25,7 @@ from fpstore import _kernel
 from fpstore.base.arguments import MAX_ID_BYTES
 from fpstore.base.width import WIDTHS, Width
 from fpstore.disk.files import RUN_REPAIR, disk_bytes, open_file, read_at
-from fpstore.disk.refusals import refusing
+from fpstore.disk.refusals import translate_refusals
 from fpstore.errors import CorruptStoreError, FormatVersionError
 from fpstore.format.manifest import Manifest
 from fpstore.format.record import ID_KINDS, Change, Totals
@@ -367,7 +367,7 @@ class OpenLog(LogFile):
         self._closer = finalize(self, os.close, self.descriptor)
         try:
             self.check_header()
-            with refusing(path):
+            with translate_refusals(path):
                 protection = mmap.PROT_READ | mmap.PROT_WRITE if writable else mmap.PROT_READ
                 self._mapped = mmap.mmap(self.descriptor, HEADER_BYTES, prot=protection)
             self.words = memoryview(self._mapped).cast("Q")

@@ -12,8 +12,13 @@ from pathlib import Path
 
 import xxhash
 
-from fpstore.disk.files import opened, read_at, write_all, write_anew
-from fpstore.disk.refusals import NOTHING_CHANGED, is_of_the_system, refused, refusing
+from fpstore.disk.files import open_descriptor, read_at, write_all, write_anew
+from fpstore.disk.refusals import (
+    NOTHING_CHANGED,
+    is_system_error,
+    refusal_error,
+    translate_refusals,
+)
 from fpstore.errors import CorruptStoreError, FormatVersionError, StorageError, StoreNotFoundError
 from fpstore.format.log import (
     ALIGN,
@@ -72,7 +77,7 @@ class LogWriter(OpenLog):
                 self.place, self.number = records.end, records.last
             self.check_tail(self.place, published)
             # remains of a record that was never published must not be taken for one later
-            with refusing(path):
+            with translate_refusals(path):
                 os.ftruncate(self.descriptor, self.place)
                 os.fsync(self.descriptor)
             self._size = self.place  # of the file, with the space allocated ahead
@@ -127,8 +132,8 @@ class LogWriter(OpenLog):
                 self.force()
         except BaseException as error:
             self.take_back(place, number)
-            if is_of_the_system(error):
-                raise refused(self.path, error, NOTHING_CHANGED) from error
+            if is_system_error(error):
+                raise refusal_error(self.path, error, NOTHING_CHANGED) from error
             raise
 
     def _allocate(self, end: int) -> None:
@@ -166,7 +171,9 @@ class LogWriter(OpenLog):
             if self.place != self.durable:
                 self._check_linked()
         except OSError as error:
-            raise error if isinstance(error, StorageError) else refused(self.path, error) from error
+            raise (
+                error if isinstance(error, StorageError) else refusal_error(self.path, error)
+            ) from error
         self._unsure = False
         self._forced = self.place
 
@@ -238,7 +245,7 @@ class LogWriter(OpenLog):
 
 def set_end(path: Path, end: int) -> None:
     """Store the end of a copied log, durably."""
-    with opened(path, os.O_RDWR) as descriptor:
+    with open_descriptor(path, os.O_RDWR) as descriptor:
         write_all(descriptor, struct.pack("<QQ", end_word(end), boot_word()), WORDS_AT)
         os.fsync(descriptor)
 
@@ -250,7 +257,7 @@ def supersede_log(path: Path) -> None:
     """
     with (
         suppress(OSError, CorruptStoreError, FormatVersionError, StoreNotFoundError),
-        opened(path, os.O_RDWR) as descriptor,
+        open_descriptor(path, os.O_RDWR) as descriptor,
     ):
         parse_header(read_at(descriptor, path, 0, HEADER_BYTES), path)
         with (

@@ -19,8 +19,8 @@ from fpstore.base.width import WIDTHS, WORD_BITS
 from fpstore.design.blocks import AUTO, BLOCK_BYTES, CODECS, PREFER, STORAGE, BlockPacking
 from fpstore.design.families import MAX_TABLES, Design
 from fpstore.design.tables import COPIES, REFERENCES, ROWS, TAG_BITS
-from fpstore.disk.files import RUN_REPAIR, open_file, opened, read_at, write_anew
-from fpstore.disk.refusals import refusing
+from fpstore.disk.files import RUN_REPAIR, open_descriptor, open_file, read_at, write_anew
+from fpstore.disk.refusals import translate_refusals
 from fpstore.errors import (
     CorruptStoreError,
     FormatVersionError,
@@ -241,10 +241,10 @@ def read_manifest(path: Path, folder: int | None = None, name: str = MANIFEST_FI
     """
     file = path / name
     try:
-        with opened(file, folder=folder, of_user=True) as descriptor:
+        with open_descriptor(file, folder=folder, of_user=True) as descriptor:
             data = read_at(descriptor, file, 0, MAX_MANIFEST_BYTES)
     except StoreNotFoundError as error:
-        raise not_a_store(path) from error
+        raise not_a_store_error(path) from error
     return parse_manifest(data, file)
 
 
@@ -404,7 +404,7 @@ def looks_like_store(path: Path) -> bool:
     )
 
 
-def not_a_store(path: Path) -> StoreNotFoundError:
+def not_a_store_error(path: Path) -> StoreNotFoundError:
     """Return the error for a path that exists but has no manifest."""
     with suppress(StorageError):  # it may be removed just now
         if looks_like_store(path):
@@ -441,7 +441,7 @@ def is_generation_name(name: str) -> bool:
 
 def generation_numbers(path: Path) -> list[int]:
     """Return the numbers of the generation folders of a store, ascending."""
-    with refusing(path):
+    with translate_refusals(path):
         names = [entry.name for entry in path.iterdir()]
     return sorted(int(name[4:]) for name in names if _GENERATION.fullmatch(name))
 

@@ -13,13 +13,13 @@ from fpstore import _kernel
 from fpstore.base.aliases import Counts, Words
 from fpstore.base.arguments import printable
 from fpstore.base.threads import cached_property
-from fpstore.base.width import Width, ascending, leading_words, rows_to_numbers
+from fpstore.base.width import Width, is_ascending, leading_words, rows_to_numbers
 from fpstore.design.blocks import ELIAS_FANO, HUFFMAN
 from fpstore.design.families import Design
 from fpstore.design.tables import TableSpec
 from fpstore.disk.mapped import LAZY, StoredFile
 from fpstore.disk.output import Output
-from fpstore.disk.refusals import refusing
+from fpstore.disk.refusals import translate_refusals
 from fpstore.errors import CorruptStoreError, StorageError
 from fpstore.format import huffman
 from fpstore.format.filter import FilterWriter, filter_cutter, filter_name
@@ -153,7 +153,7 @@ class PackedTable(StoredFile):
             # Probes need only the blocks that they look into, and a small key index at once.
             self.kernel = _kernel.Table(self.mapped(pages), printable(path))
             if self.index_bytes <= INDEX_AT_OPEN:
-                with refusing(path):
+                with translate_refusals(path):
                     os.posix_fadvise(
                         self.fileno(),
                         self.header.keys_offset,
@@ -324,7 +324,7 @@ class PackedTable(StoredFile):
     def check_index(self) -> None:
         """Check that the keys ascend, and that the directory belongs to them."""
         header, keys = self.header, self.block_keys
-        wrong = np.flatnonzero(~ascending(keys))
+        wrong = np.flatnonzero(~is_ascending(keys))
         if len(wrong):
             block = int(wrong[0]) + 1
             raise CorruptStoreError(

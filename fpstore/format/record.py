@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from fpstore.base.aliases import Bytes, Words
-from fpstore.base.width import row_of_number, row_words
+from fpstore.base.width import number_to_row, row_words
 
 ADD, REMOVE, WIPE = range(3)
 KIND_MASK = 3
@@ -86,7 +86,7 @@ def pack_one(totals: Totals, row: Row, strings: list[bytes], words: int) -> byte
     )
     if words == 1:
         return b"".join((_ONE_ROW.pack(*head, fingerprint, number, kind), *_frame_strings(strings)))
-    rows = row_of_number(fingerprint, words).astype("<u8", copy=False).tobytes()
+    rows = number_to_row(fingerprint, words).astype("<u8", copy=False).tobytes()
     return b"".join(
         (_PAYLOAD.pack(*head), rows, _ID_AND_KIND.pack(number, kind), *_frame_strings(strings))
     )

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fpstore.base.width import WIDTHS
-from fpstore.disk.files import opened, read_at, write_anew
+from fpstore.disk.files import open_descriptor, read_at, write_anew
 from fpstore.disk.folders import remove_abandoned, sync_folder, temporary_folder
-from fpstore.disk.refusals import refusing
+from fpstore.disk.refusals import translate_refusals
 from fpstore.errors import CorruptStoreError, StoreNotFoundError
 from fpstore.format.manifest import (
     IDENTITY_BYTES,
@@ -106,7 +106,7 @@ def write_shards(path: Path, manifest: ShardsManifest) -> None:
     of its own.
     """
     file = path / SHARDS_FILE
-    with refusing(file):
+    with translate_refusals(file):
         remove_abandoned(path, f"{_TEMPORARY_PREFIX}*{TEMPORARY}")
         with temporary_folder(path, _TEMPORARY_PREFIX, TEMPORARY) as folder:
             write_anew(folder / SHARDS_FILE, manifest.data)
@@ -117,7 +117,7 @@ def write_shards(path: Path, manifest: ShardsManifest) -> None:
 def read_shards(path: Path) -> ShardsManifest:
     file = path / SHARDS_FILE
     try:
-        with opened(file, of_user=True) as descriptor:
+        with open_descriptor(file, of_user=True) as descriptor:
             data = read_at(descriptor, file, 0, MAX_BYTES)
     except StoreNotFoundError as error:
         raise StoreNotFoundError(

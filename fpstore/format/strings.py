@@ -48,7 +48,7 @@ def with_checksum(key: int, content: bytes) -> bytes:
     return struct.pack("<I", xxhash.xxh64_intdigest(content, key) & 0xFFFFFFFF) + content
 
 
-def checked(key: int, value: bytes) -> bytes | None:
+def verify_value(key: int, value: bytes) -> bytes | None:
     """Return the content of a value, or None if it is damaged."""
     content = value[CHECKSUM_BYTES:]
     return content if with_checksum(key, content) == value else None
@@ -68,7 +68,7 @@ class StringLayout(NamedTuple):
 def parse_layout(values: Iterable[bytes | None]) -> StringLayout | None:
     """Return the layout by one intact value of LAYOUT_KEYS; None if all are damaged."""
     for key, value in zip(LAYOUT_KEYS, values, strict=True):
-        content = None if value is None else checked(key, value)
+        content = None if value is None else verify_value(key, value)
         if content is not None and len(content) >= _LAYOUT.size:
             per_record, trained = _LAYOUT.unpack_from(content)
             if 1 <= per_record <= MAX_STRINGS:

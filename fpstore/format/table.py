@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from fpstore.design.tables import BLOCKS, TableSpec
-from fpstore.disk.files import opened, read_at
+from fpstore.disk.files import open_descriptor, read_at
 from fpstore.disk.mapped import LAZY
 from fpstore.format.column_table import ColumnTable, ColumnWriter
 from fpstore.format.layout import ColumnLayout, TableLayout
@@ -23,7 +23,7 @@ def open_table(path: Path, spec: TableSpec, pages: str = LAZY) -> Table:
 
 def open_table_file(path: Path) -> Table:
     """Open a table to be read in parts; its file names its kind."""
-    with opened(path) as descriptor:
+    with open_descriptor(path) as descriptor:
         magic = read_at(descriptor, path, 0, len(COLUMN_MAGIC))
     return ColumnTable(path, None) if magic == COLUMN_MAGIC else PackedTable(path, None)
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from fpstore.base.aliases import Counts, Flags, Item_contra, Words
 from fpstore.base.arguments import check_choice, is_iterable
-from fpstore.base.pools import in_order
+from fpstore.base.pools import map_in_order
 from fpstore.base.resources import parse_threads
 from fpstore.base.width import WORD_BITS, Width
 from fpstore.errors import FormatVersionError, InputError, show
@@ -287,7 +287,7 @@ class Fingerprinter(Hasher[Item_contra]):
         width = Width(self.width)
         parts: list[Hashed] = [Hashed(width.empty(0), np.empty(0, bool))]
         done = 0
-        for batch, part in in_order(self.hashed, self.batches(items), threads):
+        for batch, part in map_in_order(self.hashed, self.batches(items), threads):
             if empty == "refuse" and not part.known.all():
                 place = int(np.argmin(part.known))
                 raise InputError(
@@ -309,7 +309,7 @@ class Fingerprinter(Hasher[Item_contra]):
         return batch, self.hashed(batch)
 
 
-def not_text(got: object, expected: str, where: str = "") -> InputError:
+def not_text_error(got: object, expected: str, where: str = "") -> InputError:
     advice = (
         ": decode them first, as in data.decode('utf-8')"
         if isinstance(got, (bytes, bytearray, memoryview))
@@ -321,7 +321,7 @@ def not_text(got: object, expected: str, where: str = "") -> InputError:
 
 
 def refuse_item(item: object, place: int) -> NoReturn:
-    raise not_text(item, "a text (str)", f"item {place}: ")
+    raise not_text_error(item, "a text (str)", f"item {place}: ")
 
 
 def check_items(items: object, kind: str, *single: type) -> None:

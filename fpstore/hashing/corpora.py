@@ -13,7 +13,7 @@ import numpy as np
 
 from fpstore.base.arguments import is_iterable, printable
 from fpstore.base.keywords import accepts, in_python, keyword
-from fpstore.base.pools import in_order
+from fpstore.base.pools import map_in_order
 from fpstore.base.strings import StringColumn
 from fpstore.errors import InputError, StorageError
 from fpstore.hashing.base import Fingerprinter, Hashed
@@ -194,7 +194,7 @@ def _files(name: str, format_name: str | None) -> list[str]:
     return row_files(printable(path), paths, format_name, read_head)
 
 
-def hashed_rows(
+def hash_rows(
     source: RowSource,
     projection: Projection,
     fingerprinter: Fingerprinter[Any],
@@ -216,7 +216,9 @@ def hashed_rows(
     # Unbuffered rows do not wait for others.
     work = partial(_hash_batch, hash_texts or fingerprinter.hashed)
     source.whole_pages = source.whole_pages if skipped else 0
-    for _, batch in in_order(work, batches, 1 if source.unbuffered else threads, WAITING_BATCHES):
+    for _, batch in map_in_order(
+        work, batches, 1 if source.unbuffered else threads, WAITING_BATCHES
+    ):
         source.whole_pages += batch.whole_pages
         yield batch
 

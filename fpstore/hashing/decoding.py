@@ -16,8 +16,8 @@ import numpy as np
 
 from fpstore.base.arguments import check_path
 from fpstore.base.keywords import keyword
-from fpstore.base.resources import MemoryBudget, shown_size
-from fpstore.disk.refusals import refused
+from fpstore.base.resources import MemoryBudget, format_size
+from fpstore.disk.refusals import refusal_error
 from fpstore.errors import FpstoreError, InputError, one_line
 from fpstore.io.packages import import_package
 
@@ -116,7 +116,7 @@ def _content(stream: Any, where: str) -> PictureSource:
             stream.seek(0)
         data = stream.read()
     except OSError as error:
-        raise refused(name, error) from error
+        raise refusal_error(name, error) from error
     except ValueError as error:
         raise InputError(f"{where}{name}: {error}", got=stream) from error
     return PictureSource(data, name, where)
@@ -140,7 +140,7 @@ def frames(
         yield source
         return
     assert isinstance(source, Path | bytes)
-    with ExitStack() as memory, opened(source) as image:
+    with ExitStack() as memory, open_picture(source) as image:
         for number in range(getattr(image, "n_frames", 1) if every else 1):
             if number:
                 image.seek(number)
@@ -176,9 +176,9 @@ def _frame_bytes(image: Any, budget: MemoryBudget, decoder_bytes: int, hashed_pi
     total += min(pixels, hashed_pixels) * _HASHED_BYTES
     if total > budget.total:
         size = f"{image.width} x {image.height} pixels"
-        limit = f"the budget of {shown_size(budget.total)}"
+        limit = f"the budget of {format_size(budget.total)}"
         raise _PictureTooLargeError(
-            f"{size} take {shown_size(total)}, above {limit}: raise {keyword('memory')}"
+            f"{size} take {format_size(total)}, above {limit}: raise {keyword('memory')}"
         )
     return total
 
@@ -213,7 +213,7 @@ def _grey(values: Any) -> Image:
 
 
 @contextmanager
-def opened(source: Path | bytes) -> Iterator[Any]:
+def open_picture(source: Path | bytes) -> Iterator[Any]:
     """Open a picture of any format that needs no other program; only its head is read.
 
     Use it within `refusals`.
@@ -269,7 +269,7 @@ def refusals(name: str, path: Path | None = None) -> Iterator[None]:
         ) from error
     except Exception as error:  # Pillow's readers raise many kinds of errors for broken files
         if isinstance(error, OSError) and error.errno is not None:
-            raise refused(path, error) from error
+            raise refusal_error(path, error) from error
         unknown = isinstance(error, import_package("PIL", "ImageHash").UnidentifiedImageError)
         if (
             unknown

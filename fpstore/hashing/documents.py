@@ -20,7 +20,7 @@ from fpstore.base.keywords import accepts, keyword
 from fpstore.base.strings import StringColumn
 from fpstore.base.threads import cached_property
 from fpstore.disk.folders import new_folder
-from fpstore.disk.refusals import refused, refusing
+from fpstore.disk.refusals import refusal_error, translate_refusals
 from fpstore.errors import InputError, StorageError
 from fpstore.format.manifest import is_openable
 from fpstore.hashing.base import batched
@@ -29,9 +29,9 @@ from fpstore.io.encodings import (
     UTF8,
     DecodedText,
     check_encoding,
-    decoded,
+    decode_text,
+    encoding_of_mark,
     is_wide,
-    marked_encoding,
 )
 from fpstore.io.files import (
     HIDDEN,
@@ -181,10 +181,10 @@ class Walk:
                 self.check_size(file, os.fstat(stream.fileno()).st_size)
                 data = b"".join(self._content(stream, file))
         except OSError as error:
-            raise refused(file.path, error) from error
-        text = decoded(data, self.encoding)
+            raise refusal_error(file.path, error) from error
+        text = decode_text(data, self.encoding)
         if text is None:
-            encoding = self.encoding or marked_encoding(data) or UTF8
+            encoding = self.encoding or encoding_of_mark(data) or UTF8
             advice = f"name its encoding with {keyword('encoding')}"
             raise _refusal(file, "encoding", f"its bytes are not {encoding}: {advice}")
         return text
@@ -243,7 +243,7 @@ class Walk:
             with os.scandir(folder) as entries:
                 names = sorted(entry.name for entry in entries)
         except OSError as error:
-            raise refused(folder, error) from error
+            raise refusal_error(folder, error) from error
         visible = list[str]()
         for name in names:
             if is_hidden(name, self._hidden):
@@ -257,7 +257,7 @@ def _stat(path: Path, *, follow: bool = True) -> os.stat_result:
     try:
         return path.stat(follow_symlinks=follow)
     except OSError as error:
-        raise refused(path, error) from error
+        raise refusal_error(path, error) from error
 
 
 def _refusal(file: File, reason: str, sentence: str) -> InputError:
@@ -453,7 +453,9 @@ class DocumentFiles(RowSource):
         except OSError as error:
             # shutil names the file that it reads
             full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-            raise refused(folder if full else Path(error.filename or folder), error) from error
+            raise refusal_error(
+                folder if full else Path(error.filename or folder), error
+            ) from error
 
     def copy_edited(self, edit: Edit, target: Any, complete: Complete | None = None) -> None:
         """Write the files to a new folder with their texts as they are edited.
@@ -462,7 +464,7 @@ class DocumentFiles(RowSource):
         compressed file.
         """
         folder = check_path(target, "the output")
-        with refusing(folder), new_folder(folder, complete) as temporary:
+        with translate_refusals(folder), new_folder(folder, complete) as temporary:
             for number, document in enumerate(self.documents()):
                 _copy_edited(
                     document, number, edit, temporary / place_in(self.walk.paths, document.path)

@@ -16,7 +16,7 @@ from fpstore.hashing.base import (
     batched,
     check_items,
     is_null,
-    not_text,
+    not_text_error,
 )
 from fpstore.hashing.text import TextHash
 from fpstore.hashing.weights import MAX_WEIGHT
@@ -152,7 +152,9 @@ class Fields(Wrapper[Row]):
         """Return the features of a batch of `batches` as sets."""
         for place, row in enumerate(items):
             if not isinstance(row, tuple) or len(row) != len(self.weights):
-                raise not_text(row, f"a tuple of {len(self.weights)} texts", f"item {place}: ")
+                raise not_text_error(
+                    row, f"a tuple of {len(self.weights)} texts", f"item {place}: "
+                )
         return self.fingerprinter.row_feature_sets(items, len(self.weights))
 
     def batches(self, items: Iterable[Row]) -> Iterator[Sequence[Texts]]:
@@ -175,7 +177,7 @@ class Fields(Wrapper[Row]):
         InputError with its position if it has another type, or none of the fields.
         """
         if not isinstance(item, Mapping):
-            raise not_text(
+            raise not_text_error(
                 item,
                 f"a row, which is a mapping of {', '.join(self.weights)} to texts",
                 f"item {place}: ",
@@ -189,7 +191,7 @@ class Fields(Wrapper[Row]):
         texts = tuple(None if is_null(text := item.get(name)) else text for name in self.weights)
         for name, text in zip(self.weights, texts, strict=True):
             if text is not None and not isinstance(text, str):
-                raise not_text(text, "a text (str) or None", f"item {place}: {name}: ")
+                raise not_text_error(text, "a text (str) or None", f"item {place}: {name}: ")
         return texts
 
 

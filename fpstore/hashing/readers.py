@@ -14,13 +14,13 @@ import numpy as np
 
 from fpstore.base.aliases import Array
 from fpstore.base.arguments import check_choice, check_flag, check_whole
-from fpstore.base.pools import in_order
+from fpstore.base.pools import map_in_order
 from fpstore.base.resources import MemoryBudget, parse_memory, parse_threads
 from fpstore.base.strings import StringColumn
 from fpstore.base.width import Width
 from fpstore.errors import InputError, show
 from fpstore.hashing.base import Fingerprinter
-from fpstore.hashing.corpora import HashTexts, hashed_rows, open_source
+from fpstore.hashing.corpora import HashTexts, hash_rows, open_source
 from fpstore.hashing.decoding import PictureSource
 from fpstore.hashing.documents import (
     NO_WORDS,
@@ -161,7 +161,7 @@ class HashingReader(Reader):
         self, source: RowSource, projection: Projection, threads: int, rule: IdRule | None
     ) -> Iterator[Batch]:
         """Yield rows with fingerprints, after notices of the rows without."""
-        for batch in hashed_rows(
+        for batch in hash_rows(
             source, projection, self.fingerprinter, threads, rule, hash_texts=self._hash_texts
         ):
             blank_reason = "html" if isinstance(self.fingerprinter, MainText) else NO_WORDS
@@ -555,7 +555,7 @@ class ImageReader(HashingReader):
         source.bytes_done, width = 0, Width(self.width)
         rule.has_ids, rule.kind = True, "str"
         work = partial(self._frames, MemoryBudget(self._memory))
-        for file, frames in in_order(work, self._walk.files(), self._threads, WAITING_FILES):
+        for file, frames in map_in_order(work, self._walk.files(), self._threads, WAITING_FILES):
             source.bytes_done += file.size
             if isinstance(frames, str):
                 self._leave_out(file.path, frames)

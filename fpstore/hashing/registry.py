@@ -16,7 +16,7 @@ from typing import Any
 from fpstore.base.arguments import check_choice, check_path, printable
 from fpstore.base.keywords import keyword
 from fpstore.base.width import WORD_BITS
-from fpstore.errors import FormatVersionError, InputError, MissingExtraError, shortened, show
+from fpstore.errors import FormatVersionError, InputError, MissingExtraError, shorten, show
 from fpstore.hashing.base import Fingerprinter, Hasher
 from fpstore.hashing.codes import BitSample, Unary
 from fpstore.hashing.features import IN_KERNEL
@@ -160,11 +160,11 @@ def readable_description(description: Mapping[str, Any]) -> str:
     parameters, shown = description.get("parameters", {}), []
     if not isinstance(parameters, Mapping):
         return (
-            f"{description['name']} {description.get('version', '')} ({shortened(str(parameters))})"
+            f"{description['name']} {description.get('version', '')} ({shorten(str(parameters))})"
         )
     for name, value in parameters.items():
         nested = isinstance(value, Mapping) and "name" in value
-        shown.append(f"{name}={readable_description(value) if nested else shortened(str(value))}")
+        shown.append(f"{name}={readable_description(value) if nested else shorten(str(value))}")
     return f"{description['name']} {description.get('version', '')} ({', '.join(shown)})"
 
 

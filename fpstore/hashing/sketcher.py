@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from fpstore.base.aliases import Array, Bytes, Counts, Flags, Item_contra, Words
 from fpstore.base.arguments import check_whole
-from fpstore.base.pools import in_order
+from fpstore.base.pools import map_in_order
 from fpstore.base.resources import parse_threads
 from fpstore.errors import InputError, show
 from fpstore.hashing.base import Hasher, check_items
@@ -152,7 +152,7 @@ class Sketcher(Hasher[Item_contra]):
             An item has a wrong type; the message has its position.
         """
         work = partial(self.sketch_batch, count=self._check_count(count))
-        batches = in_order(work, self._batches(items), parse_threads(threads))
+        batches = map_in_order(work, self._batches(items), parse_threads(threads))
         return (sketched for _, sketched in batches)
 
     def sketches(self, items: Iterable[Item_contra], count: int, threads: int | None = 1) -> Counts:
@@ -265,7 +265,9 @@ class Sketcher(Hasher[Item_contra]):
     ) -> Iterator[Array]:
         """Yield the results of ``work`` on batches; InputError if an item has no content."""
         done = 0
-        for batch, (rows, known) in in_order(work, self._batches(items), parse_threads(threads)):
+        for batch, (rows, known) in map_in_order(
+            work, self._batches(items), parse_threads(threads)
+        ):
             if not known.all():
                 place = int(np.argmin(known))
                 raise InputError(

@@ -24,7 +24,7 @@ from fpstore.hashing.base import (
     Hashed,
     UnitSets,
     check_items,
-    not_text,
+    not_text_error,
     refuse_item,
     text_batches,
 )
@@ -160,7 +160,7 @@ class TextHash(Fingerprinter[str | WeightedFeatures]):
             features.
         """
         if not isinstance(text, str):
-            raise not_text(text, "a text (str)")
+            raise not_text_error(text, "a text (str)")
         counts: dict[str, int] = {}
         tokenizer_weights: dict[str, float] = {}
         for piece in self._pieces(text):
@@ -436,7 +436,7 @@ def _check_stop_words(words: object) -> tuple[str, ...]:
 def _check_features(item: object, place: int) -> list[tuple[str, float]]:
     """Return an item's features with weights; InputError with the position ``place`` otherwise."""
     if not is_iterable(item):
-        raise not_text(item, "a text (str) or weighted features", f"item {place}: ")
+        raise not_text_error(item, "a text (str) or weighted features", f"item {place}: ")
     pairs = []
     for i, value in enumerate(item.items() if isinstance(item, Mapping) else item):
         feature = _parse_feature(value)

@@ -18,7 +18,7 @@ from fpstore.hashing.base import Fingerprinter, Hashed, batched, check_items
 from fpstore.hashing.law import Reals
 from fpstore.hashing.sketcher import Sketcher
 from fpstore.hashing.words import draws
-from fpstore.io.check import has_masked, unmasked
+from fpstore.io.check import has_masked_values, unmasked
 
 MAX_DIMENSIONS = 1 << 16
 _BLOCK_NUMBERS = 1 << 20  # of a block
@@ -143,7 +143,7 @@ class VectorHasher(Sketcher[Any]):
                 raise InputError(f"vector {first}: {problem}", got=first)
         for place, vector in enumerate(values):
             array = _as_array(vector)
-            if has_masked(vector):
+            if has_masked_values(vector):
                 raise InputError(
                     f"vector {first + place}: it has masked values: leave it out", got=first + place
                 )

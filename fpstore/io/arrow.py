@@ -30,7 +30,7 @@ from fpstore.io.source import (
     column_ids,
     column_problem,
     column_scores,
-    converted,
+    convert_values,
 )
 from fpstore.io.tables import arrow_array
 
@@ -51,7 +51,7 @@ def is_text(column_type: Any) -> bool:
     return bool(types.is_string(column_type) or types.is_large_string(column_type))
 
 
-def flagged_rows(table: Any, flags: Flags) -> Any:
+def filter_rows(table: Any, flags: Flags) -> Any:
     """Return the rows of a table or a record batch whose flags are set; types stay."""
     import pyarrow
 
@@ -70,8 +70,8 @@ def with_texts(batch: Any, column: str, texts: list[str | None], flags: Flags, s
         batch.cast(_schema_without_views(batch.schema)),
     )
     field = schema.field(column)
-    return aligned(
-        flagged_rows(plain.set_column(index, field, pyarrow.array(texts, field.type)), flags),
+    return align_to_schema(
+        filter_rows(plain.set_column(index, field, pyarrow.array(texts, field.type)), flags),
         schema,
     )
 
@@ -131,7 +131,7 @@ def unified_schema(schemas: Sequence[Any], names: Sequence[str]) -> Any:
         columns = [schemas[place].field(name) for place in places]
         common = common_type(field.type for field in columns)
         if common is None:
-            raise disagreement(
+            raise type_conflict_error(
                 name, [field.type for field in columns], [names[place] for place in places]
             )
         nullable = len(places) < len(schemas) or any(field.nullable for field in columns)
@@ -139,7 +139,7 @@ def unified_schema(schemas: Sequence[Any], names: Sequence[str]) -> Any:
     return pyarrow.schema(fields, schemas[0].metadata)
 
 
-def disagreement(name: str, column_types: Sequence[Any], names: Sequence[str]) -> InputError:
+def type_conflict_error(name: str, column_types: Sequence[Any], names: Sequence[str]) -> InputError:
     """Return the error for a column whose types in the files no type holds."""
     place = next(
         place for place in range(1, len(names)) if common_type(column_types[: place + 1]) is None
@@ -156,7 +156,7 @@ def disagreement(name: str, column_types: Sequence[Any], names: Sequence[str]) -
     return input_error(names[place], None, f"{message}: make them alike, or leave the column out")
 
 
-def aligned(batch: Any, schema: Any) -> Any:
+def align_to_schema(batch: Any, schema: Any) -> Any:
     """Return a record batch with the columns of a schema; types are promoted to its types."""
     import pyarrow
 
@@ -183,7 +183,7 @@ def promoted_schema(schema: Any, promoted: Mapping[str, Any]) -> Any:
 
 
 def with_types(batch: Any, promoted: Mapping[str, Any]) -> Any:
-    return aligned(batch, promoted_schema(batch.schema, promoted)) if promoted else batch
+    return align_to_schema(batch, promoted_schema(batch.schema, promoted)) if promoted else batch
 
 
 def writable(schema: Any) -> Any:
@@ -332,11 +332,11 @@ class ArrowColumns:
             return input_error(name, None, f"row {done + int(places[place]) + 1}: {message}")
 
         if not known.all():
-            batch = flagged_rows(batch, known)
+            batch = filter_rows(batch, known)
         rows = Batch(known=known, row_error=row_error)
         if isinstance(projection.text, tuple):
             columns = [
-                _texts(dense(batch.column(column)), column, row_error)[0]
+                _texts(to_plain(batch.column(column)), column, row_error)[0]
                 for column in projection.text
             ]
             rows = rows._replace(texts=list(zip(*columns, strict=True)))
@@ -361,7 +361,7 @@ class ArrowColumns:
         return rows
 
     def _dense_column(self, batch: Any, name: str, content: str) -> Any:
-        column = dense(batch.column(name))
+        column = to_plain(batch.column(name))
         null_type = self._null_types.get(content)
         return column if null_type is None else column.cast(null_type)
 
@@ -472,12 +472,12 @@ def _texts(
 
     try:
         if not types.is_dictionary(column.type):
-            return dense(column).to_pylist(), None
+            return to_plain(column).to_pylist(), None
         used, which = np.unique(dictionary_codes(column), return_inverse=True)
-        return dense(column.dictionary).take(_array(used)).to_pylist(), which
+        return to_plain(column.dictionary).take(_array(used)).to_pylist(), which
     except UnicodeDecodeError:
         string_column(
-            dense(column).fill_null(""),
+            to_plain(column).fill_null(""),
             "text",
             lambda place, message: row_error(place, f"{name}: {message}"),
         )
@@ -493,7 +493,7 @@ def _is_valid(column: Any) -> Flags:
     return is_valid
 
 
-def dense(column: Any) -> Any:
+def to_plain(column: Any) -> Any:
     """Return an array of its :func:`plain_type`."""
     plain = plain_type(column.type)
     if hasattr(column, "dictionary"):  # pyarrow decodes no dictionary of views
@@ -540,7 +540,7 @@ def string_column(array: Any, noun: str, row_error: RowError) -> StringColumn:
         if not content.isascii():
             array.validate(full=True)  # not all that is in a file is UTF-8
     except ValueError:
-        converted(strings.tolist(), partial(_decode, noun), row_error)
+        convert_values(strings.tolist(), partial(_decode, noun), row_error)
         raise
     return strings
 
@@ -584,7 +584,7 @@ def value_bytes(column: Any) -> npt.NDArray[np.int64]:
     return sizes.astype(np.int64)
 
 
-def in_pieces(batch: Any, most: int) -> Iterator[tuple[int, Any]]:
+def cut_pieces(batch: Any, most: int) -> Iterator[tuple[int, Any]]:
     """Cut a batch into pieces of bounded size after decoding, with the first row of each piece.
 
     A longer row is alone.

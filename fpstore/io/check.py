@@ -18,7 +18,7 @@ from fpstore.base.aliases import Words
 from fpstore.base.arguments import MAX_ID_BYTES
 from fpstore.base.strings import string_spans
 from fpstore.base.width import WIDTH_64, WIDTHS, WORD_BITS, Width
-from fpstore.errors import InputError, counted, show
+from fpstore.errors import InputError, plural, show
 from fpstore.io.digits import Digits, parse_texts, read_digits, too_large, wrong_width
 
 MAX_U64 = 2**64 - 1
@@ -131,7 +131,7 @@ def _bits_of_rows(dtype: np.dtype[Any], shape: tuple[int, ...]) -> int:
     return 0
 
 
-def is_one(value: object, width: Width = WIDTH_64) -> bool:
+def is_single_fingerprint(value: object, width: Width = WIDTH_64) -> bool:
     """Return whether a value is one fingerprint, where many are taken too."""
     if isinstance(value, np.ndarray):
         return is_row(value, width)
@@ -398,7 +398,7 @@ def check_id(value: object) -> int | str:
 def unequal(ids: int, fingerprints: int) -> InputError:
     """Return the error of another number of ids than of fingerprints."""
     message = (
-        f"{counted(ids, 'id')} for {counted(fingerprints, 'fingerprint')}: give one per fingerprint"
+        f"{plural(ids, 'id')} for {plural(fingerprints, 'fingerprint')}: give one per fingerprint"
     )
     return InputError(message, expected=fingerprints, got=ids)
 
@@ -470,13 +470,13 @@ def as_array(values: object, noun: str = "fingerprint") -> npt.NDArray[Any] | No
 
 def unmasked(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return an array that is no subclass; InputError if some of its values are masked."""
-    if has_masked(array):
+    if has_masked_values(array):
         advice = "array.compressed()" if array.ndim < 2 else "numpy.ma.compress_rows(array)"
         raise InputError(f"the array has masked values: leave those rows out ({advice})", got=array)
     return np.asarray(array)
 
 
-def has_masked(value: object) -> bool:
+def has_masked_values(value: object) -> bool:
     # the module takes ten milliseconds to load; without it there are no masked arrays
     if "numpy.ma" not in sys.modules:
         return False

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from fpstore.base.keywords import keyword
 from fpstore.errors import InputError, show
-from fpstore.io.digits import is_like_fingerprint, parse_block
+from fpstore.io.digits import looks_like_fingerprint, parse_block
 from fpstore.io.files import error_location, input_error
 from fpstore.io.lines import LineParser, Row
 from fpstore.io.source import Batch, IdRule, Projection, batch_of_values, column_problem
@@ -87,7 +87,7 @@ class DelimitedText(LineParser):
         if (
             not projection.names_columns
             and len(cells) < 3
-            and is_like_fingerprint(names[0], projection.digits)
+            and looks_like_fingerprint(names[0], projection.digits)
         ):
             return False  # a fingerprint with the id "fingerprint"
         place = names.index(fingerprint.lower())

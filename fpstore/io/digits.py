@@ -122,7 +122,7 @@ def negative(expected: Digits) -> str:
     )
 
 
-def is_like_fingerprint(text: str, expected: Digits) -> bool:
+def looks_like_fingerprint(text: str, expected: Digits) -> bool:
     """Return whether a cell is no name: it has the digits of a fingerprint, or fewer."""
     digits = text.strip(" \t\r\n")
     if expected.signed and expected.decimal and _NEGATIVE.fullmatch(digits):

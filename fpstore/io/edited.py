@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from fpstore.base.aliases import Flags, Progress
-from fpstore.io.arrow import dense, import_pyarrow, in_pieces, plain_type, with_texts, writable
+from fpstore.io.arrow import cut_pieces, import_pyarrow, plain_type, to_plain, with_texts, writable
 from fpstore.io.lines import LineRows, Row
 from fpstore.io.parquet import BATCH_BYTES, ParquetRows, TableRows, write_batches
 from fpstore.io.sink import Complete, Sink
@@ -57,7 +57,7 @@ def copy_edited(
             with sink.errors():
                 write_batches(
                     arrow,
-                    edited_batches(corpus, column, edit, schema, rows.start, flags),
+                    edit_batches(corpus, column, edit, schema, rows.start, flags),
                     schema,
                     sink,
                     corpus.codec,
@@ -80,7 +80,7 @@ def edited_schema(corpus: ParquetRows | TableRows, column: str) -> Any:
     return schema.set(index, schema.field(index).with_type(plain_type(schema.field(index).type)))
 
 
-def edited_batches(
+def edit_batches(
     corpus: ParquetRows | TableRows,
     column: str,
     edit: Edit,
@@ -95,8 +95,8 @@ def edited_batches(
     for _, _, batch in corpus.record_batches():
         if flags is not None:
             flags.take(batch.num_rows)
-        for _, piece in in_pieces(batch, BATCH_BYTES):
-            texts = dense(piece.column(piece.schema.get_field_index(column))).to_pylist()
+        for _, piece in cut_pieces(batch, BATCH_BYTES):
+            texts = to_plain(piece.column(piece.schema.get_field_index(column))).to_pylist()
             stays = np.ones(len(texts), bool)
             for place in np.flatnonzero(
                 edit.changed_rows(slice(first, first + len(texts)))

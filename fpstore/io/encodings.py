@@ -64,23 +64,23 @@ def check_encoding(name: str | None) -> str | None:
     return codec.name
 
 
-def marked_encoding(head: bytes) -> str | None:
+def encoding_of_mark(head: bytes) -> str | None:
     """Return the encoding that a byte order mark says, if there is one."""
     return next((encoding for mark, encoding in _MARKS if head.startswith(mark)), None)
 
 
 def is_wide(head: bytes, encoding: str | None) -> bool:
     """Whether a text may have zero bytes, because its characters have two or four."""
-    return (encoding or marked_encoding(head) or "").startswith(("utf-16", "utf-32"))
+    return (encoding or encoding_of_mark(head) or "").startswith(("utf-16", "utf-32"))
 
 
-def decoded(data: bytes, encoding: str | None = None) -> DecodedText | None:
+def decode_text(data: bytes, encoding: str | None = None) -> DecodedText | None:
     """Return the text that some bytes are, without a byte order mark, or None if they are no text.
 
     Without a mark or a name, they are UTF-8 if they can be. Otherwise the encoding is what a page
     declares. If it declares none and only a few bytes are not UTF-8, these are replaced by U+FFFD.
     """
-    name = encoding or marked_encoding(data) or UTF8
+    name = encoding or encoding_of_mark(data) or UTF8
     try:
         return DecodedText(data.decode(name).removeprefix("\ufeff"), name)
     except UnicodeError:
@@ -124,7 +124,7 @@ def transcoded(
     head = b""
     while len(head) < _MARK_BYTES and (more := read_bytes(_MARK_BYTES - len(head))):
         head += more
-    source_encoding = encoding or marked_encoding(head) or UTF8
+    source_encoding = encoding or encoding_of_mark(head) or UTF8
 
     def read_with_start(size: int) -> bytes:
         nonlocal head

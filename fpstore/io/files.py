@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, NamedTuple, Self
 
 from fpstore.base.arguments import check_path, is_iterable, printable
 from fpstore.base.diagnostics import notify
-from fpstore.disk.refusals import refused
+from fpstore.disk.refusals import refusal_error
 from fpstore.errors import InputError, StorageError, show
 
 STDIN_NAME = "<stdin>"
@@ -192,7 +192,7 @@ def storage_errors(name: str) -> Iterator[None]:
     except FileNotFoundError as error:
         raise StorageError(f"{name}: no such file or folder", path=name) from error
     except OSError as error:
-        raise refused(name, error) from error
+        raise refusal_error(name, error) from error
     except RuntimeError as error:  # pathlib's error for a circle of symbolic links
         raise StorageError(f"{name}: {error}", path=name) from error
     except ValueError as error:

@@ -11,22 +11,22 @@ from typing import Any
 from fpstore.base.aliases import Flags, NamedColumns, Progress
 from fpstore.base.threads import cached_property
 from fpstore.base.width import WIDTH_64, Width
-from fpstore.disk.refusals import refused
+from fpstore.disk.refusals import refusal_error
 from fpstore.errors import InputError, StorageError
 from fpstore.io.arrow import (
     ArrowColumns,
-    aligned,
+    align_to_schema,
     common_type,
-    disagreement,
+    cut_pieces,
     distance_type,
+    filter_rows,
     find_column,
     fingerprint_array,
     fingerprint_type,
-    flagged_rows,
     import_pyarrow,
-    in_pieces,
     kinds_of_numbers,
     promoted_schema,
+    type_conflict_error,
     unified_schema,
     value_bytes,
     with_types,
@@ -198,7 +198,7 @@ class ParquetRows(RowFiles):
     ) -> Iterator[Batch]:
         columns, promoted = self._columns(projection)
         for name, done, batch in self.record_batches(projection.names, skipped):
-            for start, piece in in_pieces(batch, PART_BYTES):
+            for start, piece in cut_pieces(batch, PART_BYTES):
                 with self._errors(name):
                     rows = columns[name].rows(with_types(piece, promoted), name, done + start, rule)
                 yield rows
@@ -237,7 +237,7 @@ class ParquetRows(RowFiles):
             elif column != projection.fingerprint or (kinds and not kinds & {"float", "decimal"}):
                 promoted[column] = common_type(column_types)
                 if promoted[column] is None:
-                    raise disagreement(column, column_types, self.names)
+                    raise type_conflict_error(column, column_types, self.names)
         columns, readers = dict[str, ArrowColumns](), dict[int, ArrowColumns]()
         for name, schema in zip(self.names, self.schemas, strict=True):
             if id(schema) not in readers:
@@ -347,7 +347,7 @@ class TableRows(RowSource):
                 projection,
             )
             for record_batch in stream:
-                for start, piece in in_pieces(record_batch.select(projection.names), PART_BYTES):
+                for start, piece in cut_pieces(record_batch.select(projection.names), PART_BYTES):
                     yield columns.rows(piece, self.names[0], done + start, rule)
                 done += record_batch.num_rows
                 self.bytes_done = (self.bytes_total or 0) * done // max(self.rows or 0, 1)
@@ -391,7 +391,7 @@ class TableRows(RowSource):
         kind = type(self._source).__module__.partition(".")[0]
         if kind == "pandas":
             return self._source[flags]
-        return self._source.filter(flags) if kind == "polars" else flagged_rows(self._table, flags)
+        return self._source.filter(flags) if kind == "polars" else filter_rows(self._table, flags)
 
     def _stream(self) -> Any:
         reader = self._arrow.RecordBatchReader
@@ -430,7 +430,7 @@ def parquet_errors(arrow: Any, name: str) -> Iterator[None]:
         raise
     except (arrow.ArrowException, OSError, ValueError) as error:
         if isinstance(error, OSError) and error.errno is not None:
-            raise refused(name, error) from error
+            raise refusal_error(name, error) from error
         reason = (str(error).splitlines() or ["no reason given"])[0]
         raise input_error(name, None, f"not a readable Parquet file: {reason}") from error
 
@@ -474,8 +474,8 @@ def _copy_rows(
 
     def flagged() -> Iterator[Any]:
         for batch in batches:
-            for _, piece in in_pieces(flagged_rows(batch, flags.take(batch.num_rows)), BATCH_BYTES):
-                yield aligned(piece, plain).cast(schema)
+            for _, piece in cut_pieces(filter_rows(batch, flags.take(batch.num_rows)), BATCH_BYTES):
+                yield align_to_schema(piece, plain).cast(schema)
         flags.finish()
 
     write_batches(arrow, flagged(), schema, sink, compression)

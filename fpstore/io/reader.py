@@ -14,7 +14,7 @@ from fpstore.base.diagnostics import notify
 from fpstore.base.keywords import accepts, keyword
 from fpstore.base.strings import StringColumn
 from fpstore.base.width import Width, check_width
-from fpstore.errors import InputError, StorageError, counted, show
+from fpstore.errors import InputError, StorageError, plural, show
 from fpstore.io.binary import RAW_BITS, NpyRows, RawRows
 from fpstore.io.check import is_plain_integer
 from fpstore.io.delimited import DelimitedText, Dialect
@@ -397,7 +397,7 @@ def row_files(
     if described:
         first = ", ".join(map(printable, sorted(described)[:3]))
         notify(
-            f"{counted(len(described), 'file')} named .json left out, as descriptions of the "
+            f"{plural(len(described), 'file')} named .json left out, as descriptions of the "
             f"other files: {first}"
         )
     return [name for name in names if name not in described]

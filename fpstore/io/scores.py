@@ -84,7 +84,7 @@ def rows_of_keys(keys: Sequence[Key]) -> Words:
     return np.array([key + (_ZERO,) * (most - len(key)) for key in keys], np.uint64)
 
 
-def joined_keys(parts: Sequence[Words]) -> Words:
+def concatenate_keys(parts: Sequence[Words]) -> Words:
     """Return rows of keys, at least one part of them, as one."""
     most = max(map(row_words, parts))
     if most == 1:

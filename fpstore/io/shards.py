@@ -15,8 +15,8 @@ from fpstore.base.arrays import list_lims
 from fpstore.base.pools import Pool, await_result
 from fpstore.base.resources import Resources
 from fpstore.disk.folders import new_folder, sync_folder
-from fpstore.disk.refusals import refusing
-from fpstore.errors import InputError, counted
+from fpstore.disk.refusals import translate_refusals
+from fpstore.errors import InputError, plural
 from fpstore.io.files import inner_name
 from fpstore.io.lines import LineRows
 from fpstore.io.parquet import ParquetRows
@@ -77,7 +77,7 @@ def copy_shards(
     places, counts = shard_places(corpus), corpus.rows_of_files
     if sum(counts) != len(flags):
         raise InputError(
-            f"{corpus.label}: changed while it was read: {counted(len(flags), 'row')} before, "
+            f"{corpus.label}: changed while it was read: {plural(len(flags), 'row')} before, "
             f"{sum(counts):,} now"
         )
     lims, stopped, lock, copied = list_lims(counts).tolist(), list[bool](), threading.Lock(), 0
@@ -96,7 +96,7 @@ def copy_shards(
                 rows_before, bytes_before = rows, source.bytes_done
                 resources.report("copying", copied, len(flags))
 
-        with refusing(target):
+        with translate_refusals(target):
             (folder / place).parent.mkdir(parents=True, exist_ok=True)
         rows = slice(lims[number], lims[number + 1])
         if copy is None:
@@ -106,7 +106,7 @@ def copy_shards(
 
     corpus.check_unchanged()
     threads = max(min(resources.threads, len(places), resources.memory // SHARD_MEMORY), 1)
-    with refusing(target), new_folder(target, complete) as folder:
+    with translate_refusals(target), new_folder(target, complete) as folder:
         with Pool(threads) as pool:
             try:
                 jobs = [

@@ -13,7 +13,7 @@ from weakref import finalize
 
 from fpstore.base.aliases import NamedColumns
 from fpstore.base.arguments import check_path, printable
-from fpstore.disk.folders import remove_abandoned, short_name, try_lock
+from fpstore.disk.folders import remove_abandoned, shorten_name, try_lock
 from fpstore.errors import InputError
 from fpstore.io.files import storage_errors
 
@@ -55,7 +55,7 @@ class Sink:
         self.seekable = not self._path.exists() or self._path.is_file()
         if not self.seekable:
             return self._path.open("wb")
-        beginning = f".{short_name(self._path.name, 40)}."
+        beginning = f".{shorten_name(self._path.name, 40)}."
         remove_abandoned(self._path.parent, f"{escape(beginning)}{'[0-9a-f]' * 8}.tmp")
         while True:
             temporary = self._path.with_name(f"{beginning}{os.urandom(4).hex()}.tmp")

@@ -19,7 +19,7 @@ from fpstore.base.aliases import Flags, Progress, Words
 from fpstore.base.keywords import keyword
 from fpstore.base.strings import StringColumn
 from fpstore.base.width import WIDTH_64, Width
-from fpstore.errors import InputError, counted, shortened, show
+from fpstore.errors import InputError, plural, shorten, show
 from fpstore.io.check import (
     check_fingerprint,
     check_fingerprints,
@@ -143,7 +143,7 @@ def column_problem(name: str, names: Sequence[str]) -> str:
     return (
         ""
         if count == 1
-        else f"{noun} named {name!r} (columns here: {', '.join(map(shortened, names[:8]))})"
+        else f"{noun} named {name!r} (columns here: {', '.join(map(shorten, names[:8]))})"
     )
 
 
@@ -253,7 +253,7 @@ class IdRule:
         """Return textual ids as integers."""
         integers = parse_integers(ids, plain=self.id_type == "auto")
         return (
-            np.array(converted(ids.texts(), self.integer, row_error), np.uint64)
+            np.array(convert_values(ids.texts(), self.integer, row_error), np.uint64)
             if integers is None
             else integers
         )
@@ -458,7 +458,7 @@ class Skip:
         """Raise InputError if there were fewer."""
         if self.remaining:
             raise InputError(
-                f"the input changed: {counted(self.remaining, 'row')} fewer than there were"
+                f"the input changed: {plural(self.remaining, 'row')} fewer than there were"
             )
 
 
@@ -489,12 +489,12 @@ class RowFlags:
 
     def _raise_changed(self) -> None:
         raise InputError(
-            f"the input changed while it was read: {counted(len(self._flags), 'row')} before, "
+            f"the input changed while it was read: {plural(len(self._flags), 'row')} before, "
             "another number now"
         )
 
 
-def converted(
+def convert_values(
     values: Iterable[Any], convert: Callable[[Any], Value], row_error: RowError
 ) -> list[Value]:
     """Return values as something else, one by one.
@@ -540,7 +540,7 @@ def batch_of_values(
         )
 
     def column_texts(name: str) -> list[str]:
-        return converted(
+        return convert_values(
             columns[name], _text, lambda place, message: row_error(place, f"{name}: {message}")
         )
 
@@ -581,7 +581,7 @@ def column_fingerprints(values: list[Any], digits: Digits, row_error: RowError) 
         if kinds == {str} and (rows := parse_texts(values, digits)) is not None:
             return rows
     return digits.width.rows(
-        converted(values, lambda value: _fingerprint(value, digits), row_error)
+        convert_values(values, lambda value: _fingerprint(value, digits), row_error)
     )
 
 
@@ -595,7 +595,7 @@ def column_ids(
     try:
         checked: Any = check_ids(values, len(values))
     except InputError:  # an id is wrong, which is named below, or types are mixed
-        checked = converted(values, _id, row_error)
+        checked = convert_values(values, _id, row_error)
         if rule is not None and rule.id_type == "auto":
             kinds = [type(value).__name__ for value in checked]
             odd = next(
@@ -617,7 +617,9 @@ def column_ids(
 def column_scores(values: Iterable[Any], name: str, row_error: RowError) -> Words:
     """Return numbers, or the digits of some, as keys."""
     return rows_of_keys(
-        converted(values, score_key, lambda place, message: row_error(place, f"{name}: {message}"))
+        convert_values(
+            values, score_key, lambda place, message: row_error(place, f"{name}: {message}")
+        )
     )
 
 

@@ -314,7 +314,7 @@ def open_writer(
     return Writer(sink, encoder, kinds, checked_width)
 
 
-def unwritable(format_name: str) -> str:
+def forbidden_characters(format_name: str) -> str:
     """Return the characters that no string may have in a format."""
     return _UNWRITABLE.get(format_name, "")
 
@@ -333,7 +333,7 @@ class LineEncoder(Encoder):
         if format_name == "jsonl":
             template = ", ".join(_json(name).replace("%", "%%") + ": %s" for name in columns)
             self._join = f"{{{template}}}".__mod__
-        self._forbidden = unwritable(format_name)
+        self._forbidden = forbidden_characters(format_name)
 
     def write_header(self) -> None:
         """Write the names of the columns, which objects have anyway."""

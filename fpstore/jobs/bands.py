@@ -99,7 +99,7 @@ class Groups(NamedTuple):
         return Groups.of(self.members[is_mixed], owners[is_mixed])
 
 
-def connected_by_bands(
+def connect_by_bands(
     fingerprints: Words,
     searched: Flags | None,
     keys: BandKeys,

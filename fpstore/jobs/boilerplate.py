@@ -16,14 +16,14 @@ import xxhash
 
 from fpstore.base.aliases import Flags, Lims, Words
 from fpstore.base.arguments import check_choice, check_whole
-from fpstore.base.arrays import differs, list_lims, spans, stable_order
+from fpstore.base.arrays import is_run_start, list_lims, spans, stable_order
 from fpstore.base.characters import LINE_END, PARAGRAPH_END, is_blank, visible
 from fpstore.base.resources import Resources
 from fpstore.disk.temporary import SpilledNumbers
-from fpstore.errors import InputError, counted, show
+from fpstore.errors import InputError, plural, show
 from fpstore.hashing.documents import DocumentFiles
 from fpstore.io.arrow import import_pyarrow
-from fpstore.io.edited import edited_batches, edited_schema
+from fpstore.io.edited import edit_batches, edited_schema
 from fpstore.io.parquet import TableRows
 from fpstore.io.source import Projection, RowSource
 from fpstore.io.tables import Tabular, arrow_table
@@ -129,7 +129,7 @@ class Boilerplate(NamedTuple):
 
     def __repr__(self) -> str:
         changed = (
-            f"{self.changed:,} of {counted(self.documents, 'document')} changed, {self.dropped:,} "
+            f"{self.changed:,} of {plural(self.documents, 'document')} changed, {self.dropped:,} "
             "of them dropped"
         )
         return f"<fpstore.Boilerplate: {changed}, {self.removed_bytes:,} bytes removed>"
@@ -200,7 +200,7 @@ class PieceCounts:
         counts = np.concatenate([self._counts, np.ones(self._waiting, np.uint32)])
         order = stable_order(hashes)
         hashes, counts = hashes[order], counts[order]
-        first = np.flatnonzero(differs(hashes))
+        first = np.flatnonzero(is_run_start(hashes))
         self._hashes = hashes[first]
         self._counts = np.add.reduceat(counts, first) if len(first) else counts
         self._new, self._waiting = [], 0
@@ -416,4 +416,4 @@ def _edit_all(corpus: RowSource, projection: Projection, edit: BoilerplateEdit) 
 def _edit_table(corpus: TableRows, column: str, edit: BoilerplateEdit) -> Any:
     schema = edited_schema(corpus, column)
     arrow = import_pyarrow("the table", "a table")
-    return arrow.Table.from_batches(edited_batches(corpus, column, edit, schema), schema)
+    return arrow.Table.from_batches(edit_batches(corpus, column, edit, schema), schema)

@@ -11,15 +11,15 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.base.aliases import Lims, Progress, Words
 from fpstore.base.arguments import check_choice, check_whole
-from fpstore.base.arrays import HALF_BITS, differs, list_numbers, stable_order
+from fpstore.base.arrays import HALF_BITS, is_run_start, list_numbers, stable_order
 from fpstore.base.keywords import keyword
 from fpstore.base.resources import Resources
 from fpstore.base.threads import cached_property
-from fpstore.errors import CorruptStoreError, InputError, counted
+from fpstore.errors import CorruptStoreError, InputError, plural
 from fpstore.io.tables import Tabular, arrow_table, values_at
 from fpstore.jobs import GROUPINGS, REPRESENTATIVES
-from fpstore.jobs.grouping import Grouping, Numbers, grouped, members_in_sets
-from fpstore.jobs.joining import connected
+from fpstore.jobs.grouping import Grouping, Numbers, group_members, members_in_sets
+from fpstore.jobs.joining import connect_rows
 from fpstore.jobs.pairs import join_design, load_fingerprints
 from fpstore.query.id_lookup import ID_SLICE_ROWS, IdLookup, InMemoryIds, ids_at, ids_in_slices
 from fpstore.query.snapshot import Snapshot
@@ -178,8 +178,8 @@ class Clusters(Tabular):
         return (self[place] for place in range(len(self)))
 
     def __repr__(self) -> str:
-        among = f"{int(self.lims[-1]):,} among {counted(self.documents, 'document')}"
-        return f"<fpstore.Clusters: {counted(len(self), 'cluster')} of {among}>"
+        among = f"{int(self.lims[-1]):,} among {plural(self.documents, 'document')}"
+        return f"<fpstore.Clusters: {plural(len(self), 'cluster')} of {among}>"
 
 
 def write_clusters(clusters: Clusters, writer: Writer, progress: Progress | None) -> None:
@@ -222,7 +222,7 @@ def find_clusters(
     remaining = remaining._replace(
         memory=max(remaining.memory - SET_BYTES * len(rows), remaining.memory // 4)
     )
-    sets = connected(
+    sets = connect_rows(
         rows, join_design(rows, grouping.radius, snapshot.width), remaining, checkpoint
     )
     resources.report("grouping", 0)
@@ -235,7 +235,7 @@ def find_clusters(
         documents = _unite_documents(documents)
         if grouping.needs_fingerprints:
             name, value = ("group", "greedy") if grouping.group == "greedy" else ("keep", "central")
-            more = counted(snapshot.totals.ids - len(documents.numbers), "fingerprint")
+            more = plural(snapshot.totals.ids - len(documents.numbers), "fingerprint")
             raise InputError(
                 f"{keyword(name, value)} needs documents of one fingerprint each, but some have "
                 f"several: {more} more than documents; choose {keyword('group', 'connected')} and "
@@ -248,7 +248,9 @@ def find_clusters(
         places = members_at[span].view(np.intp)
         return fingerprints[places if documents.owners is None else documents.owners[places]]
 
-    members = grouped(members, grouping, member_rows, lambda numbers: ids_at(snapshot, numbers))
+    members = group_members(
+        members, grouping, member_rows, lambda numbers: ids_at(snapshot, numbers)
+    )
     return Clusters(members.lims, snapshot, members.documents, len(documents.numbers))
 
 
@@ -296,7 +298,7 @@ def are_distinct(documents: Numbers) -> bool:
     """Return whether all numbers differ: by flags where they are dense, otherwise by sorting."""
     most = int(documents.max()) if len(documents) else 0
     if len(documents) and most >= DENSE * len(documents):
-        return bool(differs(documents[stable_order(documents)]).all())
+        return bool(is_run_start(documents[stable_order(documents)]).all())
     flags = np.zeros(most + 1, bool)
     flags[documents] = True
     return int(np.count_nonzero(flags)) == len(documents)
@@ -305,7 +307,7 @@ def are_distinct(documents: Numbers) -> bool:
 def _unite_documents(documents: _Documents) -> _Documents:
     numbers, sets, _ = documents
     order = stable_order(numbers)
-    first = differs(numbers[order])
+    first = is_run_start(numbers[order])
     repeats = np.flatnonzero(~first)
     united = _kernel.Sets(int(sets.max()) + 1)
     united.unite(*(sets[order[places]].astype(np.uint64) for places in (repeats, repeats - 1)))

@@ -14,9 +14,9 @@ from fpstore.disk.temporary import SpilledNumbers
 from fpstore.errors import InputError
 from fpstore.hashing.bands import Bands, MinHashSketcher
 from fpstore.hashing.base import Fingerprinter
-from fpstore.hashing.corpora import hashed_rows
+from fpstore.hashing.corpora import hash_rows
 from fpstore.io.check import is_plain_integer
-from fpstore.io.scores import joined_keys
+from fpstore.io.scores import concatenate_keys
 from fpstore.io.source import Batch, Projection, RowSource
 from fpstore.jobs.bands import BandKeys
 from fpstore.jobs.row_set import SpooledIds
@@ -71,7 +71,7 @@ def compared_rows(
     def read(skipped: int = 0) -> Iterator[Batch]:
         if fingerprinter is None:
             return corpus.batches(projection, skipped=skipped)
-        return hashed_rows(corpus, projection, fingerprinter, resources.threads, skipped=skipped)
+        return hash_rows(corpus, projection, fingerprinter, resources.threads, skipped=skipped)
 
     flags = [np.empty(0, bool)]
     pieces = [np.empty(0 if words == 1 else (0, words), np.uint64)]
@@ -102,8 +102,10 @@ def compared_rows(
         is_compared,
         np.flatnonzero(is_compared) if keys is None else _places_on_disk(is_compared),
         fingerprints if words == 1 else fingerprints.reshape(-1, words),
-        None if projection.id is None else ids if corpus.typed else with_integers(ids),
-        joined_keys([np.empty(0, np.uint64), *scores]) if projection.score is not None else None,
+        None if projection.id is None else ids if corpus.typed else convert_to_integers(ids),
+        concatenate_keys([np.empty(0, np.uint64), *scores])
+        if projection.score is not None
+        else None,
         keys,
     )
 
@@ -166,7 +168,7 @@ def _write(checkpoint: Checkpoint, first: int, batches: list[Batch]) -> None:
                 writer.add(f"scores-{number}", batch.scores)
 
 
-def with_integers(ids: SpooledIds) -> SpooledIds:
+def convert_to_integers(ids: SpooledIds) -> SpooledIds:
     """Return ids of delimited text, which has no types, as integers if all of them are."""
     if ids.integers is not None:
         return ids

@@ -17,17 +17,17 @@ from fpstore.base.aliases import Flags, Words
 from fpstore.base.arguments import check_choice, check_number, check_whole
 from fpstore.base.arrays import list_lims, slices
 from fpstore.base.keywords import keyword
-from fpstore.base.pools import in_order
+from fpstore.base.pools import map_in_order
 from fpstore.base.resources import Resources
 from fpstore.base.width import Width
 from fpstore.disk.temporary import SpilledNumbers
-from fpstore.errors import InputError, counted
+from fpstore.errors import InputError, plural
 from fpstore.hashing.fields import check_fields
 from fpstore.hashing.minhash import MinHash
 from fpstore.hashing.page_text import check_extractor
 from fpstore.io.source import Batch, Projection, RowSource, select_ids
 from fpstore.jobs import UNKNOWN
-from fpstore.jobs.compared import with_integers
+from fpstore.jobs.compared import convert_to_integers
 from fpstore.jobs.hits import Bounds, Candidates, Hits
 from fpstore.jobs.ngrams import (
     WAITING_BATCHES,
@@ -102,9 +102,9 @@ class Decontamination(NamedTuple):
     def __repr__(self) -> str:
         hit = sum(counts.hit for counts in self.benchmarks)
         rows = sum(counts.rows for counts in self.benchmarks)
-        corpus = f"{counted(len(self.kept), 'row')} kept, {len(self.hits.rows):,} with hits"
+        corpus = f"{plural(len(self.kept), 'row')} kept, {len(self.hits.rows):,} with hits"
         return (
-            f"<fpstore.Decontamination: {corpus}, {hit:,} of {counted(rows, 'row')} of the "
+            f"<fpstore.Decontamination: {corpus}, {hit:,} of {plural(rows, 'row')} of the "
             "benchmark hit>"
         )
 
@@ -212,7 +212,7 @@ def decontaminate_corpus(
         find = partial(job.features.runs.ranks_among, known_hashes(benchmark))
         rows = _CandidateRows(job, corpus.label)
         work = partial(job.features.of, find, job.extractor)
-        for batch, features in in_order(
+        for batch, features in map_in_order(
             work, corpus.batches(job.projection), resources.threads, WAITING_BATCHES
         ):
             rows.add(batch, features)
@@ -280,7 +280,7 @@ class _CandidateRows:
         self._ids.finish()
         ranks = self._ranks.finish()
         rows = np.concatenate(self._rows)
-        lookup: IdLookup = self._ids if typed else with_integers(self._ids)
+        lookup: IdLookup = self._ids if typed else convert_to_integers(self._ids)
         ids = (
             InMemoryIds(rows) if self._job.projection.id is None else lookup,
             np.arange(len(rows), dtype=np.uint64),

@@ -18,10 +18,10 @@ from fpstore.base.arrays import HALF_BITS, distinct_places, list_numbers
 from fpstore.base.keywords import keyword
 from fpstore.base.resources import Resources
 from fpstore.base.width import distances_between
-from fpstore.errors import InputError, StoreExistsError, counted
+from fpstore.errors import InputError, StoreExistsError, plural
 from fpstore.hashing.documents import DocumentFiles
 from fpstore.io.source import RowSource
-from fpstore.jobs.bands import connected_by_bands
+from fpstore.jobs.bands import connect_by_bands
 from fpstore.jobs.clusters import Clusters
 from fpstore.jobs.compared import ComparedRows, compared_rows
 from fpstore.jobs.dedup_job import DedupJob
@@ -29,13 +29,13 @@ from fpstore.jobs.grouping import (
     IdReader,
     Members,
     Numbers,
-    grouped,
+    group_members,
     members_in_sets,
-    regrouped,
+    regroup,
     representative_ranks,
     rows_at,
 )
-from fpstore.jobs.joining import connected
+from fpstore.jobs.joining import connect_rows
 from fpstore.jobs.outputs import Listing, Outputs, check_outside, share_a_file
 from fpstore.jobs.pairs import join_design
 from fpstore.jobs.reference import STAGE as REFERENCE_STAGE
@@ -76,9 +76,9 @@ class Deduplication(NamedTuple):
     removed: Removed
 
     def __repr__(self) -> str:
-        counts = f"{len(self.kept):,} of {counted(self.clusters.documents, 'document')} kept"
+        counts = f"{len(self.kept):,} of {plural(self.clusters.documents, 'document')} kept"
         return (
-            f"<fpstore.Deduplication: {counts}, {counted(len(self.clusters), 'cluster')}, "
+            f"<fpstore.Deduplication: {counts}, {plural(len(self.clusters), 'cluster')}, "
             f"{self.not_compared:,} not compared>"
         )
 
@@ -331,11 +331,11 @@ def choose_groups(
         return rows_at(fingerprints, members.documents[span])
 
     if job.least_similarity is None:
-        return grouped(members, job.grouping, fetch_rows, fetch_ids, scores)
+        return group_members(members, job.grouping, fetch_rows, fetch_ids, scores)
     radius, least = job.grouping.radius, job.least_similarity
     ranks = representative_ranks(members, job.grouping.keep, fetch_rows, fetch_ids, scores)
     texts, rows = read_texts()
-    return regrouped(
+    return regroup(
         members,
         fetch_rows,
         ranks,
@@ -359,7 +359,7 @@ def _connect_documents(
         searched = np.ones(len(documents.fingerprints), bool)
         searched[near.places] = False
     if documents.bands is not None:
-        sets = connected_by_bands(
+        sets = connect_by_bands(
             documents.fingerprints, searched, documents.bands, radius, width, resources
         )
         resources.report("grouping", 0)
@@ -367,7 +367,9 @@ def _connect_documents(
     fingerprints, places = distinct_places(
         documents.fingerprints if searched is None else documents.fingerprints[searched]
     )
-    sets = connected(fingerprints, join_design(fingerprints, radius, width), resources, checkpoint)
+    sets = connect_rows(
+        fingerprints, join_design(fingerprints, radius, width), resources, checkpoint
+    )
     resources.report("grouping", 0)
     if searched is None:
         return members_in_sets(sets[places])[0]
@@ -402,13 +404,13 @@ def _find_near_reference(
     if reference.corpus is not None:
         near = _find_near_corpus(reference.corpus, corpus, documents, job, resources)
     elif reference.store is not None:
-        near = near_store(reference.store, documents.fingerprints, job, resources)
+        near = find_near_store(reference.store, documents.fingerprints, job, resources)
     if checkpoint is not None:
         near.save(checkpoint, of_store=reference.store is not None)
     return near
 
 
-def near_store(
+def find_near_store(
     store: Any, fingerprints: Words, job: DedupJob, resources: Resources
 ) -> NearReference:
     """Return the fingerprints that are near a store."""

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.base.aliases import Flags, Lims, Words
 from fpstore.base.arrays import list_lims, list_numbers, slices, spans, stable_order
-from fpstore.base.width import WORD_BITS, rows_like
+from fpstore.base.width import WORD_BITS, empty_rows_like
 from fpstore.io.scores import ranks_of_keys
 
 Numbers = npt.NDArray[np.uint32] | npt.NDArray[np.uint64]
@@ -51,7 +51,7 @@ def members_in_sets(sets: Numbers, documents: Numbers | None = None) -> tuple[Me
     return Members(lims.view(np.int64), members), places
 
 
-def represented(members: Members, ranks: npt.NDArray[Any]) -> Members:
+def put_representatives_first(members: Members, ranks: npt.NDArray[Any]) -> Members:
     """Move the member of the least rank, the first of equal ones, to the front of each group.
 
     The members of each group must ascend.
@@ -77,7 +77,7 @@ def represented(members: Members, ranks: npt.NDArray[Any]) -> Members:
 def rows_at(fingerprints: Words, places: Words) -> Words:
     """Return the fingerprints at places of an array, which is read in order, as from a file."""
     order = stable_order(places)
-    rows = rows_like(fingerprints, len(places))
+    rows = empty_rows_like(fingerprints, len(places))
     rows[order] = fingerprints[places[order].view(np.intp)]
     return rows
 
@@ -107,7 +107,7 @@ def _distances_of_words(word: Words, lims: Lims) -> npt.NDArray[np.uint8]:
     return distances
 
 
-def without_chains(
+def split_chains(
     members: Members, fingerprints: RowReader, ranks: npt.NDArray[Any], radius: int
 ) -> Members:
     """Return groups in which each member is within the radius of its representative.
@@ -116,7 +116,7 @@ def without_chains(
     is within the radius of no representative becomes one. Each other member goes to its nearest
     representative, of equally near ones to the first.
     """
-    return regrouped(
+    return regroup(
         members,
         fingerprints,
         ranks,
@@ -124,7 +124,7 @@ def without_chains(
     )
 
 
-def regrouped(
+def regroup(
     members: Members, fingerprints: RowReader, ranks: npt.NDArray[Any], choose: Choose
 ) -> Members:
     """Return the groups of members that share a representative, which stands first.
@@ -148,7 +148,9 @@ def regrouped(
         representatives[order] = order[chosen.view(np.intp)]
         split, places = members_in_sets(representatives, documents)
         leasts.append(split.documents[split.lims[:-1]])
-        pieces.append(represented(split, representatives[places.view(np.intp)] != places))
+        pieces.append(
+            put_representatives_first(split, representatives[places.view(np.intp)] != places)
+        )
     return _sort_groups(pieces, np.concatenate(leasts))
 
 
@@ -180,7 +182,7 @@ class Grouping(NamedTuple):
         return self.group == "greedy" or self.keep == "central"
 
 
-def grouped(
+def group_members(
     members: Members,
     grouping: Grouping,
     fingerprints: RowReader,
@@ -197,8 +199,8 @@ def grouped(
         return members
     ranks = representative_ranks(members, grouping.keep, fingerprints, ids, scores)
     if grouping.group == "greedy":
-        return without_chains(members, fingerprints, ranks, grouping.radius)
-    return represented(members, ranks)
+        return split_chains(members, fingerprints, ranks, grouping.radius)
+    return put_representatives_first(members, ranks)
 
 
 def representative_ranks(

@@ -19,7 +19,7 @@ from fpstore.base.resources import Resources
 from fpstore.base.width import Distances, row_words
 from fpstore.design.joins import JoinDesign
 from fpstore.design.tables import TableSpec
-from fpstore.jobs.sorting import ROOM, SortedTable, Span, SpanSorter, TableSorter, sampled_spans
+from fpstore.jobs.sorting import ROOM, SortedTable, Span, SpanSorter, TableSorter, sample_spans
 from fpstore.work.checkpoint import Checkpoint
 from fpstore.work.pieces import Pieces
 
@@ -137,7 +137,7 @@ def _search_tables(
         saved = {} if checkpoint is None else _saved_spans(checkpoint, number)
         spans = _covering(saved, 1 << spec.prefix_bits)
         if parts > 1 and spans is None:
-            spans = sampled_spans(max(sides, key=len), spec, parts)
+            spans = sample_spans(max(sides, key=len), spec, parts)
         begins: list[Begin]
         if parts > 1 and spans is not None:
             sorters = []
@@ -228,18 +228,18 @@ def _with_checkpoint(
     """Return a search that saves the pairs of a span, or yields saved ones."""
     checkpoint.note(SPANS, int(saved is not None), 1)
     if saved is not None:
-        return lambda _: saved_pairs(saved)
-    return lambda stop: saving_pairs(
+        return lambda _: read_saved_pairs(saved)
+    return lambda stop: save_pairs(
         checkpoint, f"table-{number}", span.first, begin(stop), end=span.end
     )
 
 
-def saved_pairs(pieces: Pieces) -> Iterator[PairColumns]:
+def read_saved_pairs(pieces: Pieces) -> Iterator[PairColumns]:
     for batch in range(pieces.facts["batches"]):
         yield PairColumns(*(pieces.read(f"{name}-{batch}") for name in PairColumns._fields))
 
 
-def saving_pairs(
+def save_pairs(
     checkpoint: Checkpoint, stage: str, number: int, pairs: Iterator[PairColumns], **facts: int
 ) -> Iterator[PairColumns]:
     """Yield pairs, and save them as a result with some facts, batch by batch."""
@@ -307,7 +307,7 @@ def _run_searches(
 # The rows that pairs connect
 
 
-def connected(
+def connect_rows(
     rows: Words,
     design: JoinDesign,
     resources: Resources = UNBOUNDED,

@@ -11,15 +11,15 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.base.aliases import Flags, Lims, Words
-from fpstore.base.arrays import differs, stable_order
-from fpstore.base.pools import in_order
+from fpstore.base.arrays import is_run_start, stable_order
+from fpstore.base.pools import map_in_order
 from fpstore.base.resources import Resources
 from fpstore.errors import InputError
 from fpstore.hashing.base import UnitSets
 from fpstore.hashing.minhash import MinHash
 from fpstore.hashing.page_text import page_texts
 from fpstore.io.source import Batch, Projection, RowSource
-from fpstore.jobs.compared import with_integers
+from fpstore.jobs.compared import convert_to_integers
 from fpstore.jobs.row_set import SpooledIds
 from fpstore.query.id_lookup import IdLookup, InMemoryIds
 
@@ -122,7 +122,7 @@ def read_benchmark(
         )
         places = np.arange(len(is_compared))
     else:
-        lookup = ids if any(source.typed for _, source in sources) else with_integers(ids)
+        lookup = ids if any(source.typed for _, source in sources) else convert_to_integers(ids)
         places = compared_places
     return Benchmark(
         [name for name, _ in sources],
@@ -143,14 +143,14 @@ def _batch_features(
     def work(batch: Batch) -> Features:
         return features.of(features.runs.whole_hashes, None, batch)
 
-    return in_order(work, source.batches(projection), resources.threads, WAITING_BATCHES)
+    return map_in_order(work, source.batches(projection), resources.threads, WAITING_BATCHES)
 
 
 def _postings(hashes: Words, sizes: npt.NDArray[np.int64]) -> tuple[Words, Lims, Words]:
     """Return different hashes, ascending, and the rows of each."""
     order = stable_order(hashes)
     hashes, rows = hashes[order], np.repeat(np.arange(len(sizes), dtype=np.uint64), sizes)[order]
-    firsts = np.flatnonzero(differs(hashes))
+    firsts = np.flatnonzero(is_run_start(hashes))
     return hashes[firsts], np.append(firsts, len(hashes)), rows
 
 

@@ -22,7 +22,7 @@ from fpstore.io.files import PACKED, is_hidden
 from fpstore.io.parquet import ParquetRows
 from fpstore.io.shards import Shards, copy_shards, shard_places
 from fpstore.io.source import SUFFIXES, RowSource, format_by_name, format_suffix
-from fpstore.io.writers import Writer, unwritable
+from fpstore.io.writers import Writer, forbidden_characters
 from fpstore.work.checkpoint import Checkpoint, is_output
 
 # of an output: a list, a file of rows, a folder of shards, a folder of texts
@@ -228,7 +228,9 @@ class Outputs:
         for listing, path in zip(listings, self._paths, strict=True):
             listing.open_writer(str(path)).abort()
         for source in (corpus, *other_sources):
-            source.forbid_in_ids("".join(unwritable(format_by_name(path)) for path in self._paths))
+            source.forbid_in_ids(
+                "".join(forbidden_characters(format_by_name(path)) for path in self._paths)
+            )
 
     @property
     def paths(self) -> list[Path]:

@@ -16,9 +16,15 @@ from fpstore.base.width import Distances, Width, empty_rows
 from fpstore.design.joins import SAMPLED_FROM, JoinDesign, join_nanoseconds, plan_join, varying_bits
 from fpstore.design.sample import Sample
 from fpstore.disk.temporary import array_on_disk
-from fpstore.errors import CorruptStoreError, counted
+from fpstore.errors import CorruptStoreError, plural
 from fpstore.io.tables import Tabular, arrow_table
-from fpstore.jobs.joining import PairColumns, pairs_between, pairs_within, saved_pairs, saving_pairs
+from fpstore.jobs.joining import (
+    PairColumns,
+    pairs_between,
+    pairs_within,
+    read_saved_pairs,
+    save_pairs,
+)
 from fpstore.jobs.row_set import RowSet
 from fpstore.query.id_lookup import IdLookup, InMemoryIds, ids_at, ids_in_slices
 from fpstore.query.snapshot import Snapshot
@@ -270,7 +276,7 @@ class Pairs(Tabular):
         )
 
     def __repr__(self) -> str:
-        return f"<fpstore.Pairs: {counted(len(self), 'pair')}>"
+        return f"<fpstore.Pairs: {plural(len(self), 'pair')}>"
 
 
 def id_batches(
@@ -435,7 +441,9 @@ def _probe_rows(
         pieces = checkpoint.result(STAGE, start)
         checkpoint.note(PROBED, 0 if pieces is None else len(batch), len(batch))
         yield from (
-            saving_pairs(checkpoint, STAGE, start, pairs) if pieces is None else saved_pairs(pieces)
+            save_pairs(checkpoint, STAGE, start, pairs)
+            if pieces is None
+            else read_saved_pairs(pieces)
         )
     resources.report("finding pairs", len(rows), len(rows))
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.base.aliases import Words
-from fpstore.base.arrays import differs, distinct_places
+from fpstore.base.arrays import distinct_places, is_run_start
 from fpstore.base.resources import Resources
 from fpstore.base.strings import StringColumn
 from fpstore.base.width import Width, row_words
@@ -228,7 +228,7 @@ class _Nearest(NamedTuple):
         words = self.rows.reshape(-1, row_words(self.rows))
         order = np.lexsort((*words.T[::-1], self.distances, self.places))
         places = self.places[order]
-        starts = np.flatnonzero(differs(places))
+        starts = np.flatnonzero(is_run_start(places))
         ranks = np.arange(len(places)) - np.repeat(starts, np.diff(starts, append=len(places)))
         order = order[ranks < most]
         return _Nearest(self.places[order], self.rows[order], self.distances[order])

@@ -15,10 +15,10 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.base.aliases import Words
-from fpstore.base.resources import Resources, shown_size
+from fpstore.base.resources import Resources, format_size
 from fpstore.base.width import WORD_BITS, leading_words
 from fpstore.design.sample import EvenRows
-from fpstore.errors import InputError, counted
+from fpstore.errors import InputError, plural
 from fpstore.format import huffman
 from fpstore.format.column_table import ColumnTable
 from fpstore.format.packed_table import PackedTable
@@ -27,7 +27,7 @@ from fpstore.jobs.clusters import Clusters, cluster_grouping, find_clusters
 from fpstore.jobs.pairs import find_pairs, load_fingerprints
 from fpstore.jobs.report_files import Files
 from fpstore.pages import render
-from fpstore.pages.pictures import SHARES, Bar, few, lines, standing_bars
+from fpstore.pages.pictures import SHARES, Bar, format_small, lines, standing_bars
 from fpstore.query.ids import fingerprints_of
 from fpstore.query.store_snapshot import StoreSnapshot
 
@@ -108,7 +108,7 @@ def _facts(stats: dict[str, Any]) -> list[tuple[str, str]]:
         ("Width", f"{stats['width']} bits"),
         ("Radius", str(stats["radius"])),
         ("Design", stats["design"]["name"]),
-        ("Bytes on disk", shown_size(stats["bytes"]["total"])),
+        ("Bytes on disk", format_size(stats["bytes"]["total"])),
     ]
     if stats["ratio_to_limit"] is not None:
         facts.append(("Bytes per fingerprint", f"{stats['bytes_per_fingerprint']['total']:.2f}"))
@@ -178,8 +178,8 @@ def _pairs(
     same = stats["ids"] - stats["fingerprints"]
     by_distance = list(enumerate(counts, 1))
     bars = [
-        Bar("0", same, counted(same, "id"), other=True),
-        *(Bar(str(d), n, counted(n, "pair")) for d, n in by_distance),
+        Bar("0", same, plural(same, "id"), other=True),
+        *(Bar(str(d), n, plural(n, "pair")) for d, n in by_distance),
     ]
     rows = [("0", f"{same:,}", "further ids of a fingerprint")]
     rows += [(str(d), f"{n:,}", "pairs of fingerprints") for d, n in by_distance]
@@ -208,7 +208,7 @@ def _size(stats: dict[str, Any]) -> Section:
     total = max(part_bytes["total"], 1)
     sizes = [(name, part_bytes[key]) for key, name in PARTS.items()]
     bars = [
-        Bar(name, size, f"{shown_size(size)}, {size / total:.1%}") for name, size in sizes if size
+        Bar(name, size, f"{format_size(size)}, {size / total:.1%}") for name, size in sizes if size
     ]
     sizes = [
         sizes[0],
@@ -290,7 +290,7 @@ def _skew(snapshot: StoreSnapshot, resources: Resources) -> Section:
     if actual:
         section["shared"] = lines([uniform, actual], list(map(str, bits)))
         section["shared_rows"] = [
-            (str(b), few(here), few(even), f"{here / even:,.2f}")
+            (str(b), format_small(here), format_small(even), f"{here / even:,.2f}")
             for b, here, even in zip(bits, actual, uniform, strict=True)
         ]
     return section
@@ -338,7 +338,7 @@ def _codes(table: PackedTable, fingerprint_count: int) -> Section:
         "coded": bool(bits),
         "mean": sum(n * bits.get(h, 0) for h, n in counts.items()) / pairs,
         "picture": standing_bars(
-            [Bar(str(h), counts.get(h, 0), counted(counts.get(h, 0), "fingerprint")) for h in shown]
+            [Bar(str(h), counts.get(h, 0), plural(counts.get(h, 0), "fingerprint")) for h in shown]
         ),
         "bits": standing_bars(
             [Bar(str(h), bits.get(h, 0), f"{bits.get(h, 0)} bits", other=True) for h in shown],

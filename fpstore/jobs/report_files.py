@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fpstore.errors import FpstoreError, counted
+from fpstore.errors import FpstoreError, plural
 from fpstore.hashing.base import Fingerprinter
 from fpstore.hashing.decoding import PictureSource, eight_bits, frames, refusals
 from fpstore.hashing.html import MainText
@@ -79,7 +79,7 @@ class Files:
     def sentence(self) -> str:
         """Return a sentence about missing files, empty if all were there."""
         return (
-            f"The files of {self.missing:,} of {counted(self.sought, 'document')} were not found"
+            f"The files of {self.missing:,} of {plural(self.sought, 'document')} were not found"
             if self.missing
             else ""
         )

@@ -14,7 +14,7 @@ from fpstore.base.strings import StringColumn
 from fpstore.base.width import Width, row_places
 from fpstore.disk.temporary import SpillFile
 from fpstore.errors import InputError
-from fpstore.io.check import check_fingerprints, check_id, check_ids, is_one
+from fpstore.io.check import check_fingerprints, check_id, check_ids, is_single_fingerprint
 from fpstore.io.source import IdColumn
 from fpstore.query.id_lookup import IdLookup, InMemoryIds, SizedIds, ids_at, ids_in_slices
 
@@ -147,7 +147,7 @@ def read_row_set(other: Any, ids: Any, width: Width) -> RowSet:
         spooled.finish()
         rows, lookup = np.concatenate(pieces), spooled if other.has_ids else None
     else:
-        is_single = is_one(other, width)
+        is_single = is_single_fingerprint(other, width)
         rows = check_fingerprints([other] if is_single else other, width)
         checked = (
             None if ids is None else check_ids([check_id(ids)] if is_single else ids, len(rows))

@@ -12,14 +12,14 @@ from fpstore import _kernel
 from fpstore.base.aliases import Words
 from fpstore.base.width import (
     WORD_BITS,
+    empty_rows_like,
     leading_words,
-    row_of_number,
+    number_to_row,
     row_place,
     row_words,
-    rows_like,
 )
-from fpstore.building.columns import COPY_ROWS, in_pieces
-from fpstore.design.tables import TableSpec, identity
+from fpstore.building.columns import COPY_ROWS, cut_pieces
+from fpstore.design.tables import TableSpec, identity_permutation
 from fpstore.disk.temporary import array_on_disk
 
 SAMPLED_ROWS = 1 << 12  # by which a table is cut into spans of about as many rows
@@ -54,7 +54,7 @@ class TableSorter:
         self._writable = writable
         room = len(rows) + _kernel.TAG_ROOM
         if 2 * rows.nbytes <= memory:
-            self._out, self._scratch = rows_like(rows, len(rows)), rows_like(rows, room)
+            self._out, self._scratch = empty_rows_like(rows, len(rows)), empty_rows_like(rows, room)
         else:
             self._out, self._scratch = (
                 array_on_disk((count, *rows.shape[1:]), np.uint64) for count in (len(rows), room)
@@ -63,7 +63,7 @@ class TableSorter:
     def sorted(self, table: TableSpec) -> SortedTable:
         """Return the rows in the order of a table's buckets; this overwrites earlier results."""
         ordered = self._rows
-        if table.permutation != identity(table.width.bits):
+        if table.permutation != identity_permutation(table.width.bits):
             ordered = self._out
             _kernel.permute_sort(
                 self._rows,
@@ -86,13 +86,13 @@ class SpanSorter:
 
     def __init__(self, rows: Words, writable: bool) -> None:
         self._rows, self._writable = rows, writable
-        self._selected = rows_like(rows, min(len(rows), COPY_ROWS))
-        self._out, self._scratch = rows_like(rows, 0), rows_like(rows, 0)
+        self._selected = empty_rows_like(rows, min(len(rows), COPY_ROWS))
+        self._out, self._scratch = empty_rows_like(rows, 0), empty_rows_like(rows, 0)
 
     def _scratch_for(self, count: int) -> Words:
         """Return the scratch of the sort, which the tags of the rows take over."""
         if len(self._scratch) < count + _kernel.TAG_ROOM:
-            self._scratch = rows_like(self._rows, count + _kernel.TAG_ROOM)
+            self._scratch = empty_rows_like(self._rows, count + _kernel.TAG_ROOM)
         return self._scratch
 
     def sorted(
@@ -106,10 +106,10 @@ class SpanSorter:
         words = row_words(self._rows)
         shift = WORD_BITS * words - table.prefix_bits
         bounds = (
-            row_of_number(span.first << shift, words),
-            row_of_number((span.end << shift) - 1, words),
+            number_to_row(span.first << shift, words),
+            number_to_row((span.end << shift) - 1, words),
         )
-        in_order = table.permutation == identity(table.width.bits)
+        in_order = table.permutation == identity_permutation(table.width.bits)
         if in_order and not self._writable:
             rows = self._rows[
                 row_place(self._rows, bounds[0]) : row_place(self._rows, bounds[1], "right")
@@ -117,14 +117,17 @@ class SpanSorter:
             return _index_table(rows, table, self._scratch_for(len(rows)), stop)
         permutation = np.frombuffer(table.permutation, np.uint8)
         count = 0
-        for piece in in_pieces([self._rows]):
+        for piece in cut_pieces([self._rows]):
             if stop is not None and stop.is_set():
                 raise InterruptedError
             selected = _kernel.permute_select(piece, permutation, *bounds, self._selected)
             if count + selected > len(self._out):
-                out = rows_like(self._rows, max(count + selected, expected) * ROOM // 8)
+                out = empty_rows_like(self._rows, max(count + selected, expected) * ROOM // 8)
                 out[:count] = self._out[:count]
-                self._out, self._scratch = out, rows_like(self._rows, len(out) + _kernel.TAG_ROOM)
+                self._out, self._scratch = (
+                    out,
+                    empty_rows_like(self._rows, len(out) + _kernel.TAG_ROOM),
+                )
             self._out[count : count + selected] = self._selected[:selected]
             count += selected
         ordered = self._out[:count]
@@ -133,15 +136,15 @@ class SpanSorter:
         return _index_table(ordered, table, self._scratch_for(count), stop)
 
 
-def sampled_spans(rows: Words, table: TableSpec, count: int) -> list[Span] | None:
+def sample_spans(rows: Words, table: TableSpec, count: int) -> list[Span] | None:
     """Return about ``count`` spans of the buckets of a table, with about as many rows each.
 
     None if one bucket has far more.
     """
     sample = np.ascontiguousarray(rows[:: len(rows) // SAMPLED_ROWS + 1])
-    permuted = rows_like(sample, len(sample))
+    permuted = empty_rows_like(sample, len(sample))
     words = row_words(rows)
-    everything = row_of_number(0, words), row_of_number((1 << WORD_BITS * words) - 1, words)
+    everything = number_to_row(0, words), number_to_row((1 << WORD_BITS * words) - 1, words)
     _kernel.permute_select(
         sample, np.frombuffer(table.permutation, np.uint8), *everything, permuted
     )

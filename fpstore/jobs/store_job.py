@@ -38,7 +38,7 @@ class StoreJob(NamedTuple, Generic[Result]):
         )
 
 
-def yielded(
+def iterate_pairs(
     job: StoreJob[Iterator[Pairs]], folder: str | os.PathLike[str] | None
 ) -> Iterator[Pairs]:
     """Return an iterator over the pairs of a job; a wrong folder is an error at once."""

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.base.aliases import Counts, Flags, Words
 from fpstore.base.arrays import list_lims
-from fpstore.base.pools import in_order
+from fpstore.base.pools import map_in_order
 from fpstore.base.resources import Resources
 from fpstore.disk.temporary import SpilledNumbers
 from fpstore.errors import InputError
@@ -123,5 +123,5 @@ def read_feature_sets(
     def features(batch: list[Any]) -> list[FeatureSets]:
         return [maker.feature_sets(batch) for maker in makers]
 
-    for _, batch in in_order(features, texts(), resources.threads, WAITING_BATCHES):
+    for _, batch in map_in_order(features, texts(), resources.threads, WAITING_BATCHES):
         yield batch

@@ -27,7 +27,7 @@ from fpstore.lsh.keys import (
     document_prefixes,
     signature_distances,
 )
-from fpstore.query.batches import MatchColumns, concatenate, no_matches, run
+from fpstore.query.batches import MatchColumns, concatenate, empty_matches, run
 from fpstore.query.id_lookup import StoredIdLookup, ids_at, ids_in_slices
 from fpstore.query.store_snapshot import StoreSnapshot
 
@@ -82,7 +82,7 @@ class IndexSnapshot:
         step = min(ITEMS_AT_ONCE, -(-count // threads)) or 1
         parts = [items.take(slice(start, start + step)) for start in range(0, count, step)]
         return concatenate(
-            run(partial(self._part, radius=radius), parts, threads) or [no_matches(items.rows)]
+            run(partial(self._part, radius=radius), parts, threads) or [empty_matches(items.rows)]
         )
 
     @cached_property

@@ -8,14 +8,14 @@ from typing import Any
 
 from fpstore.base.aliases import Progress
 from fpstore.base.arguments import check_flag, check_path
-from fpstore.base.resources import checked_resources
+from fpstore.base.resources import make_resources
 from fpstore.building.target import Target
 from fpstore.errors import InputError
 from fpstore.format.manifest import is_index
 from fpstore.hashing.readers import HashingReader
 from fpstore.hashing.sketcher import Sketcher
 from fpstore.lsh.building import DocumentPieces, build_index
-from fpstore.lsh.items import ItemSource, TextSource, chosen_hasher
+from fpstore.lsh.items import ItemSource, TextSource, choose_hasher
 from fpstore.lsh.manifest import DOCUMENTS
 from fpstore.lsh.plan import USUAL_RECALL, LshPlan, check_plan
 from fpstore.lsh.plan import plan as make_plan
@@ -110,7 +110,7 @@ def build(
     1
     """
     target, overwrite = check_path(path), check_flag(overwrite, "overwrite")
-    hasher = chosen_hasher(hasher, items)
+    hasher = choose_hasher(hasher, items)
     if (threshold is None) == (plan is None) or (plan is not None and recall is not None):
         raise InputError(
             "give a threshold, and perhaps a recall, or plan= as fpstore.lsh.plan returns it"
@@ -131,7 +131,7 @@ def build(
             count or UNKNOWN_COUNT, hasher, threshold, USUAL_RECALL if recall is None else recall
         )
         expected = UNKNOWN_COUNT if count == 0 else 0
-    resources = checked_resources(memory, threads, progress)
+    resources = make_resources(memory, threads, progress)
     if isinstance(items, HashingReader):
         items.limit_memory(resources.memory)
     pieces = DocumentPieces(

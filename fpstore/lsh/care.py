@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from fpstore.base.aliases import Counts, Progress, Words
-from fpstore.building.target import Target, lies_inside
+from fpstore.building.target import Target, is_inside_folder
 from fpstore.care.reports import Report
-from fpstore.errors import CorruptStoreError, FpstoreError, InputError, counted
+from fpstore.errors import CorruptStoreError, FpstoreError, InputError, plural
 from fpstore.format.manifest import is_index
 from fpstore.lsh.answers import IndexSnapshot
 from fpstore.lsh.keys import document_numbers, find_numbers
@@ -55,13 +55,13 @@ def verify_index(
         return report
     if crowded := int(np.count_nonzero(counts > bands)):
         message = (
-            f"{path}: {counted(crowded, 'document')} with more than {bands} keys: some keys belong "
+            f"{path}: {plural(crowded, 'document')} with more than {bands} keys: some keys belong "
             "to other documents: build it again"
         )
         report.note(CorruptStoreError(message, path=path))
     if keyless := int(np.count_nonzero(counts == 0)):
         message = (
-            f"{path}: {counted(keyless, 'document')} {'has' if keyless == 1 else 'have'} no keys: "
+            f"{path}: {plural(keyless, 'document')} {'has' if keyless == 1 else 'have'} no keys: "
             "insert the items again"
         )
         report.note(CorruptStoreError(message, path=path))
@@ -99,7 +99,7 @@ def back_up_index(
     parts: IndexParts, target: Path, overwrite: bool, progress: Progress | None
 ) -> None:
     """Copy an index as of one moment: see :meth:`fpstore.lsh.LshStore.backup`."""
-    if lies_inside(target, parts.path):
+    if is_inside_folder(target, parts.path):
         raise InputError(
             f"{target}: would lie inside the index {parts.path}: choose a path outside it",
             path=target,

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.base.aliases import Id, NamedColumns, Words
-from fpstore.base.arrays import differs, list_lims
+from fpstore.base.arrays import is_run_start, list_lims
 from fpstore.base.resources import Resources
 from fpstore.base.width import WORD_BITS
 from fpstore.building.external_sort import Sorter
@@ -18,7 +18,7 @@ from fpstore.disk.temporary import SpilledNumbers
 from fpstore.io.tables import Tabular, arrow_table
 from fpstore.jobs.bands import Groups, link
 from fpstore.jobs.clusters import Clusters
-from fpstore.jobs.grouping import Grouping, grouped, members_in_sets, rows_at
+from fpstore.jobs.grouping import Grouping, group_members, members_in_sets, rows_at
 from fpstore.jobs.pairs import nth_combinations
 from fpstore.lsh.answers import IndexSnapshot
 from fpstore.lsh.keys import (
@@ -85,7 +85,7 @@ def key_groups(
 def _groups(state: IndexSnapshot, documents: Documents, entries: Words) -> Groups:
     stored, places = find_numbers(documents.numbers, state.layout.numbers(entries))
     keys = entries[stored] >> np.uint64(state.layout.number_bits)
-    return Groups.of(places.astype(np.uint64), np.cumsum(differs(keys)) - 1)
+    return Groups.of(places.astype(np.uint64), np.cumsum(is_run_start(keys)) - 1)
 
 
 # Clusters
@@ -106,7 +106,7 @@ def group_documents(state: IndexSnapshot, grouping: Grouping, resources: Resourc
     def read_rows(places: slice) -> Words:
         return rows_at(documents.rows, connected.documents[places])
 
-    members = grouped(connected, grouping, read_rows, read_ids)
+    members = group_members(connected, grouping, read_rows, read_ids)
     id_numbers = documents.id_numbers[members.documents.view(np.intp)]
     return Clusters(members.lims, state.documents, id_numbers, len(documents.numbers))
 

@@ -97,7 +97,7 @@ class ItemSource:
             )
             self.next_row += count
             places = np.flatnonzero(sketched.known)
-            yield ItemBatch(Items.of(sketched, self._bands), at_places(ids, places))
+            yield ItemBatch(Items.of(sketched, self._bands), ids_at_places(ids, places))
         if ids_left is not None and next(ids_left, None) is not None:
             raise InputError(f"there are more ids than items ({self.next_row})")
 
@@ -147,7 +147,7 @@ def rows_with_keys(hasher: Sketcher[Any], bands: tuple[int, int], texts: Sequenc
     return Hashed(rows, filled, np.concatenate(whole_pages) if whole_pages else None)
 
 
-def chosen_hasher(hasher: Any, items: Any) -> Sketcher[Any]:
+def choose_hasher(hasher: Any, items: Any) -> Sketcher[Any]:
     """Return the hasher of an index; by default the MinHash of the reader."""
     if not isinstance(items, HashingReader):
         own = check_sketcher(hasher)
@@ -169,7 +169,7 @@ def chosen_hasher(hasher: Any, items: Any) -> Sketcher[Any]:
     return check_sketcher(hasher)
 
 
-def at_places(ids: Any, places: Any) -> Any:
+def ids_at_places(ids: Any, places: Any) -> Any:
     return [ids[place] for place in places.tolist()] if isinstance(ids, list) else ids[places]
 
 

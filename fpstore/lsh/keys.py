@@ -11,7 +11,7 @@ from fpstore import _kernel
 from fpstore.base.aliases import Bytes, Counts, Flags, Words
 from fpstore.base.width import WORD_BITS, Width
 from fpstore.design.families import Design
-from fpstore.design.tables import TableSpec, identity
+from fpstore.design.tables import TableSpec, identity_permutation
 
 DOCUMENT_WIDTH = Width(256)
 MAX_NUMBER_BITS = 32  # of a document; they stand before its signature
@@ -80,7 +80,7 @@ class EntryLayout(NamedTuple):
 
 def keyed_design(key_bits: int, width: int) -> Design:
     """Return a design of one table, for all fingerprints with the same leading bits."""
-    return Design(f"key-{key_bits}", 0, (TableSpec(identity(width), key_bits),))
+    return Design(f"key-{key_bits}", 0, (TableSpec(identity_permutation(width), key_bits),))
 
 
 DOCUMENT_DESIGN = keyed_design(MAX_NUMBER_BITS, DOCUMENT_WIDTH.bits)

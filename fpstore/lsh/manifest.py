@@ -9,7 +9,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fpstore.disk.files import open_folder, opened, read_at, write_anew
+from fpstore.disk.files import open_descriptor, open_folder, read_at, write_anew
 from fpstore.errors import CorruptStoreError, StoreNotFoundError
 from fpstore.format.manifest import (
     IDENTITY_BYTES,
@@ -88,7 +88,7 @@ def check_part(path: Path, manifest: IndexManifest, name: str, identity: str) ->
         )
 
 
-def missing_part(path: Path) -> CorruptStoreError:
+def missing_part_error(path: Path) -> CorruptStoreError:
     return CorruptStoreError(f"{path}: is missing: {LOST}", path=path)
 
 
@@ -124,7 +124,7 @@ def read_index_manifest(path: Path, folder: int | None = None) -> IndexManifest:
     if folder is None and not path.exists():
         raise StoreNotFoundError(f"{path}: no such LSH index", path=path)
     try:
-        with opened(file, folder=folder, of_user=True) as descriptor:
+        with open_descriptor(file, folder=folder, of_user=True) as descriptor:
             data = read_at(descriptor, file, 0, MAX_MANIFEST_BYTES)
     except StoreNotFoundError as error:
         raise StoreNotFoundError(

@@ -18,7 +18,7 @@ from fpstore.lsh.manifest import (
     KEYS,
     IndexManifest,
     check_part,
-    missing_part,
+    missing_part_error,
     read_index_manifest,
 )
 from fpstore.query.store_snapshot import StoreSnapshot
@@ -46,7 +46,7 @@ def check_documents(path: Path, documents: StoreSnapshot) -> None:
 
 def _part(path: Path, mode: str, sync: str) -> Store:
     if not path.exists():
-        raise missing_part(path)
+        raise missing_part_error(path)
     return Store(path, mode, sync)
 
 

@@ -300,7 +300,7 @@ def plan(
     )
     recalls = tuple((value, recall_at(form, hasher, value)) for value in _shown_values(request))
     final_recall = recall if bands is None else recall_at(form, hasher, request.threshold)
-    return replace(sized(form, request.documents), recall=float(final_recall), recalls=recalls)
+    return replace(resize(form, request.documents), recall=float(final_recall), recalls=recalls)
 
 
 def check_plan(plan: object, hasher: Sketcher[Any]) -> None:
@@ -340,7 +340,7 @@ def check_values(hasher: Sketcher[Any], bands: int, rows: int) -> None:
         )
 
 
-def sized(form: LshPlan, n: int) -> LshPlan:
+def resize(form: LshPlan, n: int) -> LshPlan:
     """Return a plan with the same bands and radius for another number of documents."""
     layout = EntryLayout.of_size(n, form.bands)
     entry_bits = sum(layout) - math.log2(max(n, 1) * form.bands) + _CODING_BITS

@@ -14,8 +14,8 @@ from fpstore.care.damaged_store import DamagedStore
 from fpstore.care.repair import repair_store
 from fpstore.care.reports import RepairReport
 from fpstore.design.families import Design
-from fpstore.errors import CorruptStoreError, counted
-from fpstore.format.manifest import is_index, looks_like_store, not_a_store, read_manifest
+from fpstore.errors import CorruptStoreError, plural
+from fpstore.format.manifest import is_index, looks_like_store, not_a_store_error, read_manifest
 from fpstore.lsh.answers import IndexSnapshot, stored_documents
 from fpstore.lsh.building import identities_in
 from fpstore.lsh.care import count_keys
@@ -25,7 +25,7 @@ from fpstore.lsh.manifest import (
     KEYS,
     IndexManifest,
     check_part,
-    missing_part,
+    missing_part_error,
     put_manifest,
     read_index_manifest,
 )
@@ -72,9 +72,9 @@ def _read_design(path: Path, manifest: IndexManifest, name: str) -> Design:
     CorruptStoreError for a store of another index: repair would make a wrong index of it.
     """
     if not (path / name).exists():
-        raise missing_part(path / name)
+        raise missing_part_error(path / name)
     if not looks_like_store(path / name):
-        raise not_a_store(path / name)
+        raise not_a_store_error(path / name)
     store = DamagedStore(path / name, RepairReport())
     check_part(path, manifest, name, store.identity.hex())
     if store.manifest is not None:
@@ -127,10 +127,10 @@ def _drop_documents(
         numbers, counts = count_keys(state, None)
         dropped = numbers[2 * counts < manifest.bands]
         if len(dropped):
-            message = f"{path}: {counted(len(dropped), 'document')} without most of their keys"
+            message = f"{path}: {plural(len(dropped), 'document')} without most of their keys"
             whole.faults.append({"message": message, "path": str(path), "block": None})
             whole.losses.append(
-                f"{counted(len(dropped), 'document')}, whose keys are lost: insert the items again"
+                f"{plural(len(dropped), 'document')}, whose keys are lost: insert the items again"
             )
             _, rows = stored_documents(state.documents, dropped)
             lost.write_text(

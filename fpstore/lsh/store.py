@@ -14,7 +14,7 @@ import numpy as np
 from fpstore.base.aliases import Flags, Id, Progress, Words
 from fpstore.base.arguments import check_flag, check_path, check_sync, check_whole
 from fpstore.base.arrays import list_lims
-from fpstore.base.resources import checked_resources, parse_threads
+from fpstore.base.resources import make_resources, parse_threads
 from fpstore.base.threads import cached_property
 from fpstore.care.reports import Report
 from fpstore.change.decisions import Deleted
@@ -32,7 +32,7 @@ from fpstore.hashing.registry import check_sketcher, from_description
 from fpstore.hashing.sketcher import Sketcher
 from fpstore.io.check import check_id, check_ids
 from fpstore.lsh.answers import IndexSnapshot, Match, Matches, earlier_matches, items_to_insert
-from fpstore.lsh.items import Items, at_places
+from fpstore.lsh.items import Items, ids_at_places
 from fpstore.lsh.keys import band_keys
 from fpstore.lsh.parts import IndexParts
 from fpstore.lsh.writer import IndexWriter
@@ -435,7 +435,7 @@ class LshStore(Generic[Id]):
             inserted = items_to_insert(hashed, state.layout, radius, np.diff(matches[0]) > 0)
             places = np.flatnonzero(inserted)
             if len(places):
-                new_ids = None if checked is None else at_places(checked, places)
+                new_ids = None if checked is None else ids_at_places(checked, places)
                 writer.add(
                     hashed.take(places),
                     sync,
@@ -467,7 +467,7 @@ class LshStore(Generic[Id]):
 
         Readers and inserts go on meanwhile.
         """
-        self._open_writer().merge(checked_resources(memory, threads, progress))
+        self._open_writer().merge(make_resources(memory, threads, progress))
 
     def pairs(
         self,
@@ -497,7 +497,7 @@ class LshStore(Generic[Id]):
         from fpstore.lsh.groups import pair_documents
 
         radius, state = self._checked_radius(radius), self._parts.state()
-        resources = checked_resources(memory, threads, progress)
+        resources = make_resources(memory, threads, progress)
         estimates = np.asarray(self._hasher.estimate(np.arange(radius + 1)), np.float64)
         return pair_documents(state, radius, estimates, resources)
 
@@ -531,7 +531,7 @@ class LshStore(Generic[Id]):
 
         grouping = cluster_grouping(self._checked_radius(radius), group, keep, None)
         return group_documents(
-            self._parts.state(), grouping, checked_resources(memory, threads, progress)
+            self._parts.state(), grouping, make_resources(memory, threads, progress)
         ).in_memory()
 
     def stats(self) -> dict[str, Any]:

@@ -16,9 +16,9 @@ from typing import TypeVar
 import numpy as np
 
 from fpstore.base.aliases import Flags, Words
-from fpstore.base.resources import Resources, checked_resources
+from fpstore.base.resources import Resources, make_resources
 from fpstore.change.decisions import kind_with
-from fpstore.disk.refusals import NOTHING_CHANGED, refusing
+from fpstore.disk.refusals import NOTHING_CHANGED, translate_refusals
 from fpstore.errors import ClosedStoreError, StorageError
 from fpstore.lsh.items import Items
 from fpstore.lsh.keys import MAX_DOCUMENTS, MAX_NUMBER_BITS, EntryLayout, document_numbers
@@ -130,9 +130,7 @@ class IndexWriter:
                     "it again"
                 )
                 raise StorageError(message, path=path)
-            self._merge_keys(
-                layout, new, self._prepare_merge(), checked_resources(None, None, None)
-            )
+            self._merge_keys(layout, new, self._prepare_merge(), make_resources(None, None, None))
 
     def check(self) -> None:
         """Refuse changes of a process that is not the writer, as after a fork."""
@@ -147,7 +145,7 @@ class IndexWriter:
         parts, generation = self._parts, store_snapshot(self._parts.keys).generation.record.number
         manifest = parts.manifest._replace(next_number=self.next, keys_generation=generation + 1)
         if manifest != parts.manifest:
-            with refusing(parts.path, NOTHING_CHANGED):
+            with translate_refusals(parts.path, NOTHING_CHANGED):
                 write_index_manifest(parts.folder, manifest)
             parts.manifest = manifest
         stored = np.zeros(self.next, bool)

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fpstore.errors import counted, one_line
+from fpstore.errors import one_line, plural
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -33,10 +33,10 @@ def _templates() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "cleaned": cleaned,
-        "counted": counted,
+        "cleaned": replace_controls,
+        "counted": plural,
         "percent": "{:.1%}".format,
-        "shortened": short_id,
+        "shortened": shorten_id,
         "thousands": "{:,}".format,
     }
     return environment
@@ -53,12 +53,12 @@ def visible(value: Any) -> Any:
     return "".join(c if c in JOINERS else one_line(c) for c in value)
 
 
-def short_id(name: str) -> str:
+def shorten_id(name: str) -> str:
     """Return an id, without the middle of a very long one."""
     half = LONG_ID // 2
     return name if len(name) <= LONG_ID else f"{name[:half]}…{name[-half:]}"
 
 
-def cleaned(text: str) -> str:
+def replace_controls(text: str) -> str:
     """Return a text with U+FFFD for controls, which a text holds by accident."""
     return "".join(c if c.isprintable() or c in JOINERS else "\ufffd" for c in text)

@@ -100,7 +100,11 @@ def lines(series: Sequence[Sequence[float]], names: Sequence[str]) -> Picture:
     top = max(1, ceil(max(max(values) for values in logs)))
     every = ceil((top + 1) / 6)
     scale = Scale(
-        [t for t in range(-1, top + 1) if t % every == 0], lambda t: short(10**t), -1, -1, top
+        [t for t in range(-1, top + 1) if t % every == 0],
+        lambda t: format_short(10**t),
+        -1,
+        -1,
+        top,
     )
     return line_picture(logs, names, scale)
 
@@ -127,10 +131,10 @@ def counts_up_to(most: float) -> Scale:
             step *= times
             break
     count = max(ceil(most / step), 1)
-    return Scale([i * step for i in range(count + 1)], short, 0, 0, count * step)
+    return Scale([i * step for i in range(count + 1)], format_short, 0, 0, count * step)
 
 
-def short(value: float) -> str:
+def format_short(value: float) -> str:
     """Return a number in few characters: 12k, 3.4M."""
     for unit, letter in SHORT:
         if value >= unit:
@@ -138,6 +142,6 @@ def short(value: float) -> str:
     return f"{value:.3g}"
 
 
-def few(value: float) -> str:
+def format_small(value: float) -> str:
     """Return a number that may be small, with its significant digits."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

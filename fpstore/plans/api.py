@@ -19,7 +19,7 @@ from fpstore.base.aliases import Progress
 from fpstore.base.arguments import check_flag, check_progress, check_whole
 from fpstore.base.keywords import keyword
 from fpstore.base.resources import (
-    checked_resources,
+    make_resources,
     parse_memory,
     parse_size,
     parse_threads,
@@ -275,7 +275,7 @@ class Plan:
         index = check_whole(index, 0, max(len(self) - 1, 0), "index")
         with self._name_tasks():
             return self._folder.run(
-                self._work.run, index, checked_resources(memory, threads, progress)
+                self._work.run, index, make_resources(memory, threads, progress)
             )
 
     def run_all(
@@ -347,7 +347,7 @@ class Plan:
             A task has not run.
         """
         with self._name_tasks():
-            summary = self._work.finish(checked_resources(None, None, progress))
+            summary = self._work.finish(make_resources(None, None, progress))
         if check_flag(remove, "remove"):
             self.remove()
         return summary

@@ -20,21 +20,21 @@ import numpy.typing as npt
 from fpstore.base.aliases import Flags, Words
 from fpstore.base.arrays import list_lims, list_numbers, slices
 from fpstore.base.resources import Resources
-from fpstore.cleaning import opened_reference
+from fpstore.cleaning import open_reference
 from fpstore.errors import InputError
 from fpstore.hashing.base import FeatureSets
 from fpstore.hashing.html import MainText
-from fpstore.io.scores import joined_keys
+from fpstore.io.scores import concatenate_keys
 from fpstore.io.source import IdColumn, format_by_name
-from fpstore.io.writers import unwritable
+from fpstore.io.writers import forbidden_characters
 from fpstore.jobs.bands import row_hashes
 from fpstore.jobs.compared import ComparedRows, compared_rows
 from fpstore.jobs.dedup import (
     check_store,
     choose_groups,
     distances_from_kept,
+    find_near_store,
     kept_flags,
-    near_store,
 )
 from fpstore.jobs.dedup_job import DedupJob, DedupSpec
 from fpstore.jobs.grouping import Members, members_in_sets
@@ -49,8 +49,8 @@ from fpstore.plans.inputs import (
     cut_parts,
     find_inputs,
     group_files,
-    opened_input,
-    opened_part,
+    open_input,
+    open_part,
 )
 from fpstore.plans.links import (
     Links,
@@ -88,8 +88,8 @@ from fpstore.plans.slicing import Cut, Slicing, plan_slicing
 from fpstore.plans.stars import LARGE, SMALL, star_labels, star_stages, star_step
 from fpstore.plans.work import Sizes, Work, stage
 from fpstore.work.folder import Stage
-from fpstore.work.ids import joined_ids, plain_ids, take_ids
-from fpstore.work.pieces import Pieces, PieceWriter, joined
+from fpstore.work.ids import concatenate_ids, plain_ids, take_ids
+from fpstore.work.pieces import Pieces, PieceWriter, concatenate_arrays
 
 STAR_ROWS = 200_000_000  # at most, one task unites the links
 
@@ -138,7 +138,7 @@ class DedupWork(Work):
                 "a plan is for rows of files: text=True, where each file is a text, is for "
                 "fpstore.dedup"
             )
-        with opened_reference(spec) as reference:
+        with open_reference(spec) as reference:
             if reference is not None and reference.store is None:
                 raise InputError(
                     f"{reference.path}: a plan compares with a store: fpstore build makes one",
@@ -197,10 +197,10 @@ class DedupWork(Work):
     @stage("hash")
     def _hash(self, number: int, writer: PieceWriter, resources: Resources) -> None:
         job, part = self.job, self.parts[number]
-        with opened_part(self.inputs, part, self.spec.encoding) as corpus:
+        with open_part(self.inputs, part, self.spec.encoding) as corpus:
             refuses_unknown = job.unknown == "refuse"
             if self.output.removed is not None:
-                corpus.forbid_in_ids(unwritable(format_by_name(self.output.removed)))
+                corpus.forbid_in_ids(forbidden_characters(format_by_name(self.output.removed)))
             compared = compared_rows(
                 corpus,
                 job.projection,
@@ -275,8 +275,8 @@ class DedupWork(Work):
     ) -> npt.NDArray[np.intp]:
         """Write the rows that are near the reference, and return their places."""
         assert self.against is not None
-        with self.against.opened() as store:
-            near = near_store(store, compared.fingerprints, self.job, resources)
+        with self.against.open() as store:
+            near = find_near_store(store, compared.fingerprints, self.job, resources)
         writer.add("near.rows", compared.rows[near.places].astype(np.uint32))
         writer.add_ids("near.ids", take_ids(id_column(compared.ids), near.places))
         near.write_nearest(writer)
@@ -360,7 +360,7 @@ class DedupWork(Work):
         assert maker is not None
         batches: list[FeatureSets] = []
         if len(rows):
-            with opened_part(self.inputs, part, self.spec.encoding) as corpus:
+            with open_part(self.inputs, part, self.spec.encoding) as corpus:
                 batches = [
                     batch
                     for (batch,) in read_feature_sets(
@@ -375,8 +375,14 @@ class DedupWork(Work):
     @stage("decide")
     def _decide(self, number: int, writer: PieceWriter, resources: Resources) -> None:
         parts = self.plan.results("members")
-        numbers, labels = joined(parts, "numbers", number), joined(parts, "labels", number)
-        fingerprints, ids = joined(parts, "fingerprints", number), self._join_ids(parts, number)
+        numbers, labels = (
+            concatenate_arrays(parts, "numbers", number),
+            concatenate_arrays(parts, "labels", number),
+        )
+        fingerprints, ids = (
+            concatenate_arrays(parts, "fingerprints", number),
+            self._join_ids(parts, number),
+        )
         members, _ = members_in_sets(np.searchsorted(numbers, labels).astype(np.uint64))
         members = self._group(members, parts, number, fingerprints, ids)
         firsts = members.documents[members.lims[:-1]]
@@ -416,14 +422,16 @@ class DedupWork(Work):
         scores = None
         if job.projection.score is not None:
             # keys of one word or more
-            scores = joined_keys([part.read("scores", number) for part in parts])
+            scores = concatenate_keys([part.read("scores", number) for part in parts])
 
         def read_ids(places: Words) -> Words | list[str]:
             return places if ids is None else plain_ids(take_ids(ids, places.view(np.intp)))
 
         def read_texts() -> tuple[TextSets, npt.NDArray[np.intp]]:
             rows = np.arange(len(fingerprints))
-            features, sizes = (joined(parts, name, number) for name in ("features", "sizes"))
+            features, sizes = (
+                concatenate_arrays(parts, name, number) for name in ("features", "sizes")
+            )
             return TextSets(rows, features, sizes), rows
 
         return choose_groups(job, members, fingerprints, read_ids, scores, read_texts)
@@ -438,7 +446,7 @@ class DedupWork(Work):
             if column is not None
         ]
         are_strings = any(part.facts["ids"] == "string" for part in parts)
-        ids: IdColumn = joined_ids(columns, are_strings)
+        ids: IdColumn = concatenate_ids(columns, are_strings)
         return ids
 
     # copy
@@ -463,7 +471,7 @@ class DedupWork(Work):
         """Copy the kept rows of a file; return the numbers of rows, and the new file."""
         name = self.output.file_name(spec)
         with (
-            opened_input(spec, self.spec.encoding) as corpus,
+            open_input(spec, self.spec.encoding) as corpus,
             self.output.writing(name, self.plan.digest) as path,
         ):
             corpus.copy(flags, path)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self
 
 from fpstore.api import open_store
 from fpstore.base.arguments import is_iterable, is_uri
-from fpstore.base.pools import in_order
+from fpstore.base.pools import map_in_order
 from fpstore.base.width import Width
 from fpstore.errors import InputError
 from fpstore.hashing.corpora import corpus_paths, open_source
@@ -206,7 +206,7 @@ def _list_uri(uri: str, many: bool, format_name: str | None = None) -> Iterator[
 
 def _specs(files: Iterable[File], format_name: str | None = None) -> list[InputSpec]:
     """Describe files, many at once, since an object store is slow."""
-    return [spec for _, spec in in_order(partial(_spec, format_name), files, READERS)]
+    return [spec for _, spec in map_in_order(partial(_spec, format_name), files, READERS)]
 
 
 def _spec(format_name: str | None, file: File) -> InputSpec:
@@ -317,7 +317,7 @@ def count_rows(specs: Sequence[InputSpec], projection: Projection, encoding: str
             raw_source(path).resolved(projection)
     else:
         largest = max(specs, key=lambda spec: spec.bytes)
-        with opened_input(largest, encoding) as corpus:
+        with open_input(largest, encoding) as corpus:
             corpus.resolved(projection)
             if largest.groups is None:
                 return estimate_rows(corpus, projection, sum(spec.bytes for spec in specs))
@@ -361,18 +361,18 @@ def resolve_ids(
         return projection
     has_ids = False
     if not specs[0].is_raw:
-        with opened_input(specs[0], encoding) as corpus:
+        with open_input(specs[0], encoding) as corpus:
             has_ids = corpus.has_column(projection.id)
     return replace(projection, id=projection.id if has_ids else None, optional_id=False)
 
 
-def opened_input(spec: InputSpec, encoding: str | None) -> AbstractContextManager[Shards]:
+def open_input(spec: InputSpec, encoding: str | None) -> AbstractContextManager[Shards]:
     """Yield the rows of a file; InputError if it has changed since the plan was made."""
-    return opened_part([spec], Part(0, 1, 0, 0), encoding)
+    return open_part([spec], Part(0, 1, 0, 0), encoding)
 
 
 @contextmanager
-def opened_part(specs: Sequence[InputSpec], part: Part, encoding: str | None) -> Iterator[Shards]:
+def open_part(specs: Sequence[InputSpec], part: Part, encoding: str | None) -> Iterator[Shards]:
     """Yield the rows of a part; InputError if a file has changed since the plan was made."""
     with inputs_on_disk([specs[number] for number in part.numbers]) as paths:
         format_name = specs[part.file].format
@@ -390,7 +390,7 @@ def inputs_on_disk(specs: Sequence[InputSpec]) -> Iterator[list[str]]:
     with scratch_folder() as scratch:
         place_of_folder = cache(open_place)  # a file system of pyarrow for all files there
         work = partial(_copy_to_disk, scratch, place_of_folder)
-        yield [path for _, path in in_order(work, enumerate(specs), READERS)]
+        yield [path for _, path in map_in_order(work, enumerate(specs), READERS)]
 
 
 def _copy_to_disk(
@@ -417,7 +417,7 @@ class StoreState(NamedTuple):
         return cls(str(store.path.absolute()), store.snapshot().state)
 
     @contextmanager
-    def opened(self) -> Iterator[Store]:
+    def open(self) -> Iterator[Store]:
         """Open the store; InputError if it has changed since the plan was made."""
         with open_store(self.path) as store:
             if as_json(store.snapshot().state) != self.state:
@@ -428,7 +428,7 @@ class StoreState(NamedTuple):
             yield store
 
 
-def opened(store: Store | str | os.PathLike[str]) -> AbstractContextManager[Store]:
+def store_context(store: Store | str | os.PathLike[str]) -> AbstractContextManager[Store]:
     """Return a context of a store, which a path opens."""
     return nullcontext(store) if isinstance(store, Store) else open_store(store)
 

@@ -13,14 +13,14 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.base.aliases import Words
-from fpstore.base.arrays import differs, distinct_places, stable_order
+from fpstore.base.arrays import distinct_places, is_run_start, stable_order
 from fpstore.base.resources import Resources
 from fpstore.base.width import Width, row_words
 from fpstore.jobs.bands import Groups, link, row_hashes
 from fpstore.plans.shuffle import ROW_BITS, SliceRows
 from fpstore.plans.slicing import Slicing
 from fpstore.plans.stars import write_edges
-from fpstore.work.pieces import Pieces, PieceWriter, joined
+from fpstore.work.pieces import Pieces, PieceWriter, concatenate_arrays
 
 
 class Links:
@@ -59,7 +59,7 @@ def find_repeats(
     """
     hashes = row_hashes(fingerprints)
     order = stable_order(hashes)
-    is_new = differs(hashes[order])
+    is_new = is_run_start(hashes[order])
     repeats, firsts = order[~is_new], order[is_new][np.cumsum(is_new)[~is_new] - 1]
     columns = chain(fingerprints.reshape(len(fingerprints), row_words(fingerprints)).T, bands)
     while len(repeats) and (values := next(columns, None)) is not None:
@@ -71,7 +71,7 @@ def find_repeats(
 def link_keys(rows: SliceRows, radius: int, width: Width, resources: Resources) -> _kernel.Sets:
     """Return the sets of rows that share a key and are within the radius."""
     sets, order = _kernel.Sets(len(rows.keys)), stable_order(rows.keys)
-    owners = np.cumsum(differs(rows.keys[order])) - 1
+    owners = np.cumsum(is_run_start(rows.keys[order])) - 1
     groups = Groups.of(order.astype(np.uint64), owners)
     link(sets, rows.fingerprints, groups, radius, width, resources)
     return sets
@@ -140,7 +140,7 @@ def _distinct_numbers(batches: list[Words]) -> Words:
     """Return the distinct numbers of several arrays, ascending."""
     numbers = np.concatenate(batches)
     _kernel.sort_keys(numbers, np.empty_like(numbers))
-    return numbers[differs(numbers)]
+    return numbers[is_run_start(numbers)]
 
 
 def write_labels(writer: PieceWriter, nodes: Words, labels: Words, parts: int) -> None:
@@ -155,8 +155,11 @@ def write_labels(writer: PieceWriter, nodes: Words, labels: Words, parts: int) -
 
 def read_labels(components: Sequence[Pieces], part: int) -> tuple[Words, Words]:
     """Return the linked rows of a part, ascending, and their components."""
-    numbers, labels = joined(components, "rows", part), joined(components, "labels", part)
+    numbers, labels = (
+        concatenate_arrays(components, "rows", part),
+        concatenate_arrays(components, "labels", part),
+    )
     order = stable_order(numbers)
     numbers, labels = numbers[order], labels[order]
-    is_new = differs(numbers)  # the least of a component is in several slices
+    is_new = is_run_start(numbers)  # the least of a component is in several slices
     return numbers[is_new], labels[is_new]

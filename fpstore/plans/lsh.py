@@ -29,7 +29,7 @@ from fpstore.errors import (
 )
 from fpstore.hashing import MinHash
 from fpstore.hashing.bands import MinHashSketcher
-from fpstore.hashing.corpora import hashed_rows
+from fpstore.hashing.corpora import hash_rows
 from fpstore.hashing.html import MainText
 from fpstore.hashing.registry import check_sketcher
 from fpstore.io.reader import cut_batches
@@ -42,7 +42,7 @@ from fpstore.lsh.items import ItemBatch, piece_rows, rows_with_keys
 from fpstore.lsh.keys import MAX_DOCUMENTS
 from fpstore.lsh.manifest import DOCUMENTS, KEYS, read_index_manifest
 from fpstore.lsh.plan import USUAL_RECALL, LshPlan, check_plan, plan
-from fpstore.plans.inputs import InputSpec, Part, count_rows, cut_parts, find_inputs, opened_part
+from fpstore.plans.inputs import InputSpec, Part, count_rows, cut_parts, find_inputs, open_part
 from fpstore.plans.outputs import Output
 from fpstore.plans.work import Sizes, Work, stage
 from fpstore.work.folder import PlanFolder, Stage, result_name
@@ -241,9 +241,9 @@ class LshWork(Work):
         Without a column of ids, the ids are places in the part.
         """
         hashed = partial(rows_with_keys, self.hasher, (self.form.bands, self.form.rows))
-        with opened_part(self.inputs, self.parts[number], self.spec.encoding) as corpus:
+        with open_part(self.inputs, self.parts[number], self.spec.encoding) as corpus:
             maker, rule = self.hasher, IdRule(self.spec.id_type)
-            batches = hashed_rows(
+            batches = hash_rows(
                 corpus, self.projection, maker, resources.threads, rule, hash_texts=hashed
             )
             self._write(writer, batches, resources)

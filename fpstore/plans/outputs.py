@@ -97,7 +97,7 @@ class Output:
         if not self.is_file and self.place.size(MANIFEST) is not None:
             return
         for uri in (self.uri if self.is_file else None, self.removed):
-            if uri is not None and is_there(uri):
+            if uri is not None and file_exists(uri):
                 raise StoreExistsError(f"{uri} exists: name another file, or remove it", path=uri)
         if not self.is_file and self.place.names():
             raise StoreExistsError(
@@ -149,7 +149,7 @@ class Output:
     def is_finished(self, digest: str) -> bool:
         """Whether the last file of :meth:`finish` is there."""
         if self.is_file:
-            return self.removed is None or is_there(self.removed)
+            return self.removed is None or file_exists(self.removed)
         with suppress(StoreNotFoundError, ValueError, TypeError, KeyError, RecursionError):
             manifest = json.loads(self.place.read_all(MANIFEST))
             return bool(manifest["plan"] == digest and manifest["complete"])
@@ -186,7 +186,7 @@ def _writing(place: Place, name: str) -> Iterator[Path]:
         )
 
 
-def is_there(uri: str) -> bool:
+def file_exists(uri: str) -> bool:
     """Whether a file, or on a disk anything else, has this name."""
     place, name = place_and_name(uri)
     return os.path.lexists(uri) if isinstance(place, DiskPlace) else place.size(name) is not None

@@ -18,7 +18,7 @@ import numpy as np
 from fpstore import _kernel
 from fpstore.base.aliases import Words
 from fpstore.base.arguments import check_choice
-from fpstore.base.arrays import differs
+from fpstore.base.arrays import is_run_start
 from fpstore.base.resources import Resources
 from fpstore.base.width import Width, empty_rows
 from fpstore.design.families import check_radius
@@ -28,7 +28,7 @@ from fpstore.io.writers import ColumnKind
 from fpstore.jobs.joining import PairColumns
 from fpstore.jobs.pairs import id_batches
 from fpstore.jobs.row_spec import RESOLVED, Spec
-from fpstore.plans.inputs import StoreState, opened, shard_paths
+from fpstore.plans.inputs import StoreState, shard_paths, store_context
 from fpstore.plans.outputs import FORMATS, output_folder
 from fpstore.plans.shuffle import slice_places, table_keys, usual_slice_rows
 from fpstore.plans.slicing import Cut, Slicing, plan_slicing
@@ -134,7 +134,7 @@ class PairsWork(Work):
     def from_spec(cls, spec: PairsSpec, sizes: Sizes) -> Self:
         with ExitStack() as stack:
             names = [spec.store] if spec.other is None else [spec.store, spec.other]
-            stores = [stack.enter_context(opened(store)) for store in names]
+            stores = [stack.enter_context(store_context(store)) for store in names]
             width, sides = stores[0].width, [Side.of(store) for store in stores]
             if stores[-1].width != width:
                 raise InputError(
@@ -176,7 +176,7 @@ class PairsWork(Work):
     def _send(self, number: int, writer: PieceWriter, resources: Resources) -> None:
         side, shard, part = self._senders[number]
         with (
-            self.sides[side].store.opened() as whole,
+            self.sides[side].store.open() as whole,
             Store(shard_paths(whole)[shard]) as store,
         ):
             count = 0
@@ -199,7 +199,7 @@ class PairsWork(Work):
     def _pairs(self, number: int, writer: PieceWriter, resources: Resources) -> None:
         """Write the pairs that meet in these slices, and in no earlier table."""
         with ExitStack() as stack:
-            snapshots = [stack.enter_context(side.store.opened()).snapshot() for side in self.sides]
+            snapshots = [stack.enter_context(side.store.open()).snapshot() for side in self.sides]
             name = f"pairs-{number:05d}.{self.spec.output_format}"
             writer.facts["pairs"] = self._write(
                 name, snapshots, self._find_pairs(number, resources)
@@ -225,7 +225,7 @@ class PairsWork(Work):
         ]
         rows = np.concatenate([empty_rows(0, Width(self.width).words), *pieces])
         _kernel.sort_keys(rows, np.empty_like(rows))
-        distinct: Words = rows[differs(rows)]
+        distinct: Words = rows[is_run_start(rows)]
         return distinct
 
     def _write(self, name: str, snapshots: Sequence[Snapshot], pairs: Iterator[PairColumns]) -> int:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.base.aliases import Words
 from fpstore.base.arguments import check_choice, check_whole, is_iterable
-from fpstore.base.arrays import differs, distinct_places, list_lims, list_numbers, slices
+from fpstore.base.arrays import distinct_places, is_run_start, list_lims, list_numbers, slices
 from fpstore.base.resources import Resources
 from fpstore.base.width import Width, row_words
 from fpstore.design.families import check_radius
@@ -40,9 +40,9 @@ from fpstore.plans.inputs import (
     cut_parts,
     find_inputs,
     id_projection,
-    opened,
     resolve_ids,
     shard_paths,
+    store_context,
 )
 from fpstore.plans.outputs import FORMATS, output_folder
 from fpstore.plans.rows import read_part
@@ -52,7 +52,7 @@ from fpstore.query.snapshot import Snapshot
 from fpstore.store import Store
 from fpstore.work.folder import Stage
 from fpstore.work.ids import id_column_kind, plain_ids
-from fpstore.work.pieces import Pieces, PieceWriter, joined
+from fpstore.work.pieces import Pieces, PieceWriter, concatenate_arrays
 
 COLUMNS: dict[str, ColumnKind] = {
     "query": "fingerprint",
@@ -81,7 +81,9 @@ class ProbeMatches:
     @classmethod
     def read(cls, parts: Sequence[Pieces]) -> ProbeMatches:
         """Read the matches that tasks have written."""
-        return cls(*(joined(parts, name) for name in ("queries", "fingerprints", "distances")))
+        return cls(
+            *(concatenate_arrays(parts, name) for name in ("queries", "fingerprints", "distances"))
+        )
 
     def write(self, writer: PieceWriter) -> None:
         writer.add("queries", self.queries)
@@ -93,10 +95,10 @@ class ProbeMatches:
         words = self.fingerprints.reshape(-1, row_words(self.fingerprints))
         order = np.lexsort((*words.T[::-1], self.distances, self.queries))
         queries, fingerprints = self.queries[order], self.fingerprints[order]
-        is_near = differs(queries) | differs(fingerprints)
+        is_near = is_run_start(queries) | is_run_start(fingerprints)
         if most is not None:
             places = np.flatnonzero(is_near)
-            starts = np.flatnonzero(differs(queries[places]))
+            starts = np.flatnonzero(is_run_start(queries[places]))
             ranks = np.arange(len(places)) - np.repeat(starts, np.diff(starts, append=len(places)))
             is_near[places[ranks >= most]] = False
         return ProbeMatches(queries[is_near], fingerprints[is_near], self.distances[order][is_near])
@@ -205,7 +207,7 @@ class ProbeWork(Work):
 
     @classmethod
     def from_spec(cls, spec: ProbeSpec, sizes: Sizes) -> Self:
-        with opened(spec.store) as store:
+        with store_context(spec.store) as store:
             radius = store.radius if spec.radius is None else check_radius(spec.radius, store.width)
             inputs, projection, maker = spec.inputs_and_columns(store)
             # an error of a column comes before the work
@@ -250,7 +252,7 @@ class ProbeWork(Work):
     def _probe(self, number: int, writer: PieceWriter, resources: Resources) -> None:
         part, shard = divmod(number, self.shards)
         distinct, _ = distinct_places(self.plan.result("queries", part).read("fingerprints"))
-        with self.store.opened() as whole, Store(shard_paths(whole)[shard]) as store:
+        with self.store.open() as whole, Store(shard_paths(whole)[shard]) as store:
             matches = self._find_matches(store.snapshot(), distinct, resources)
         matches.write(writer)
 
@@ -290,7 +292,7 @@ class ProbeWork(Work):
         numbers = np.arange(len(matches.queries), dtype=np.uint64)
         places = slices(numbers, list_lims(sizes)[:-1][owners], sizes[owners]).view(np.intp)
         first = sum(self.plan.result("queries", part).facts["rows"] for part in range(number))
-        with self.store.opened() as store:
+        with self.store.open() as store:
             answers = Matches(
                 list_lims(sizes[owners]),
                 matches.fingerprints[places],

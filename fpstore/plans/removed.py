@@ -16,7 +16,7 @@ import numpy as np
 from fpstore.base.aliases import Words
 from fpstore.base.arrays import list_lims, stable_order
 from fpstore.base.width import WIDTHS
-from fpstore.disk.refusals import refusing
+from fpstore.disk.refusals import translate_refusals
 from fpstore.io import open_writer
 from fpstore.io.arrow import import_pyarrow, is_text
 from fpstore.io.writers import Writer
@@ -24,7 +24,7 @@ from fpstore.jobs.removed import REMOVED_COLUMNS, REMOVED_WITH_REFERENCE
 from fpstore.plans.shuffle import group_places, split_numbers
 from fpstore.query.id_lookup import ID_SLICE_ROWS
 from fpstore.work.folder import PlanFolder, Stage
-from fpstore.work.ids import joined_ids, plain_ids, take_ids
+from fpstore.work.ids import concatenate_ids, plain_ids, take_ids
 from fpstore.work.pieces import Pieces, PieceWriter, runs
 from fpstore.work.places import scratch_folder
 
@@ -105,7 +105,7 @@ def join_lists(path: Path, lists: Iterable[Pieces], near: bool) -> None:
             for batch in _batches(lists, import_pyarrow(str(path))):
                 file.write(batch)
         return
-    with refusing(path), path.open("wb") as joined:
+    with translate_refusals(path), path.open("wb") as joined:
         for pieces in lists:
             joined.writelines(pieces.blocks())
 
@@ -155,7 +155,7 @@ def _merge_rows(
     ``strings`` names the columns of strings.
     """
     columns = {
-        name: joined_ids([table[name] for table in tables], name in strings) for name in names
+        name: concatenate_ids([table[name] for table in tables], name in strings) for name in names
     }
     order = stable_order(np.concatenate([table["row"] for table in tables]))
     for start in range(0, len(order), ID_SLICE_ROWS):

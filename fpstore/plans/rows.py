@@ -17,7 +17,7 @@ from fpstore.hashing.base import Fingerprinter
 from fpstore.io.source import IdColumn, Projection
 from fpstore.jobs.compared import compared_rows
 from fpstore.jobs.row_set import id_column, id_kind
-from fpstore.plans.inputs import InputSpec, Part, inputs_on_disk, opened_part, raw_source
+from fpstore.plans.inputs import InputSpec, Part, inputs_on_disk, open_part, raw_source
 from fpstore.work.ids import as_integers, as_strings
 
 
@@ -51,7 +51,7 @@ def read_part(
             [empty_rows(0, projection.width.words), *raw_pieces(specs, part, projection)]
         )
         return PartRows(np.arange(len(fingerprints)), fingerprints, None, len(fingerprints))
-    with opened_part(specs, part, encoding) as corpus:
+    with open_part(specs, part, encoding) as corpus:
         rows = compared_rows(corpus, projection, maker, resources, False, None, None, True)
     ids = id_column(rows.ids)
     if ids is not None:

@@ -16,11 +16,11 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.base.aliases import Words
 from fpstore.base.arrays import list_lims, stable_order
-from fpstore.base.pools import in_order
-from fpstore.base.width import WORD_BITS, leading_words, row_of_number, row_words, rows_like
+from fpstore.base.pools import map_in_order
+from fpstore.base.width import WORD_BITS, empty_rows_like, leading_words, number_to_row, row_words
 from fpstore.design.joins import JoinDesign
 from fpstore.jobs.bands import MIXER
-from fpstore.work.pieces import Pieces, PieceWriter, joined, reader_count
+from fpstore.work.pieces import Pieces, PieceWriter, concatenate_arrays, reader_count
 
 ROW_BITS = 40  # of a number, for the row in its part; the bits before are the number of the part
 SLICE_ROWS = 1 << 22  # that a task compares
@@ -72,8 +72,8 @@ def mix(numbers: Words) -> Words:
 
 def table_keys(design: JoinDesign, table: int, rows: Words) -> Words:
     """Return the leading words of rows in the order of the bits of a table."""
-    permuted, words = rows_like(rows, len(rows)), row_words(rows)
-    all_rows = row_of_number(0, words), row_of_number((1 << WORD_BITS * words) - 1, words)
+    permuted, words = empty_rows_like(rows, len(rows)), row_words(rows)
+    all_rows = number_to_row(0, words), number_to_row((1 << WORD_BITS * words) - 1, words)
     permutation = np.frombuffer(design.tables[table].permutation, np.uint8)
     count = _kernel.permute_select(rows, permutation, *all_rows, permuted)
     assert count == len(rows)
@@ -114,7 +114,9 @@ def gather(parts: Sequence[Pieces], column: int, number: int, bits: int) -> Slic
     def read(name: str) -> list[npt.NDArray[Any]]:
         return [
             array
-            for _, array in in_order(lambda part: read_part(part, name), parts, reader_count(parts))
+            for _, array in map_in_order(
+                lambda part: read_part(part, name), parts, reader_count(parts)
+            )
         ]
 
     def read_part(part: Pieces, name: str) -> npt.NDArray[Any]:
@@ -124,6 +126,6 @@ def gather(parts: Sequence[Pieces], column: int, number: int, bits: int) -> Slic
             else np.delete(part.read(name), part.read("repeats"), axis=0)
         )
 
-    keys = joined(parts, f"keys-{column}", number if bits else None)
+    keys = concatenate_arrays(parts, f"keys-{column}", number if bits else None)
     numbers = [row_numbers(place, rows) for place, rows in enumerate(read("rows"))]
     return SliceRows(keys, np.concatenate(numbers), np.concatenate(read("fingerprints")))

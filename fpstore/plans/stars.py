@@ -13,11 +13,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from fpstore.base.aliases import Words
-from fpstore.base.arrays import differs
+from fpstore.base.arrays import is_run_start
 from fpstore.errors import InputError
 from fpstore.plans.shuffle import mix, slice_places
 from fpstore.work.folder import PlanFolder, Stage
-from fpstore.work.pieces import Pieces, PieceWriter, joined
+from fpstore.work.pieces import Pieces, PieceWriter, concatenate_arrays
 
 ROUNDS = 24  # of both steps: a chain of thousands of links takes about ten
 LARGE, SMALL = "large-star", "small-star"
@@ -80,10 +80,13 @@ def _converged(plan: PlanFolder, turn: int) -> str | None:
 
 def read_edges(parts: Sequence[Pieces], number: int) -> Edges:
     """Return the edges of the nodes of a slice, each once, by node and neighbour."""
-    nodes, neighbours = joined(parts, "nodes", number), joined(parts, "others", number)
+    nodes, neighbours = (
+        concatenate_arrays(parts, "nodes", number),
+        concatenate_arrays(parts, "others", number),
+    )
     order = np.lexsort((neighbours, nodes))
     nodes, neighbours = nodes[order], neighbours[order]
-    is_new = differs(nodes) | differs(neighbours)
+    is_new = is_run_start(nodes) | is_run_start(neighbours)
     return nodes[is_new], neighbours[is_new]
 
 
@@ -92,7 +95,7 @@ def large_star(nodes: Words, neighbours: Words) -> tuple[Words, Words, int]:
 
     Return the edges, and the number of new ones.
     """
-    starts = np.flatnonzero(differs(nodes))
+    starts = np.flatnonzero(is_run_start(nodes))
     leasts = np.repeat(
         np.minimum(nodes[starts], neighbours[starts]), np.diff(starts, append=len(nodes))
     )
@@ -109,7 +112,7 @@ def small_star(nodes: Words, neighbours: Words) -> tuple[Words, Words, int]:
 
     Return the edges, and the number of new ones.
     """
-    starts = np.flatnonzero(differs(nodes))
+    starts = np.flatnonzero(is_run_start(nodes))
     leasts = np.repeat(neighbours[starts], np.diff(starts, append=len(nodes)))
     changed = neighbours != leasts
     a = np.concatenate([nodes[starts], neighbours[changed]])

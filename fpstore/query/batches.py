@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.base.aliases import Words
-from fpstore.base.arrays import differs, list_lims, list_numbers
+from fpstore.base.arrays import is_run_start, list_lims, list_numbers
 from fpstore.base.width import Distances, row_order, row_words
 from fpstore.design.families import Design
 
@@ -77,7 +77,7 @@ def concatenate(columns: list[MatchColumns]) -> MatchColumns:
     )
 
 
-def no_matches(queries: Words) -> MatchColumns:
+def empty_matches(queries: Words) -> MatchColumns:
     return (
         np.zeros(len(queries) + 1, np.int64),
         queries[:0],
@@ -118,7 +118,7 @@ def scan_table(kernel: _kernel.AnyTable, queries: Words, radius: int, threads: i
         return kernel.scan(queries[first : first + SCAN_QUERIES], radius, start, end, stop=stop)
 
     if not parts:
-        return no_matches(queries)
+        return empty_matches(queries)
     columns = run(work, parts, threads)
     return collect(
         [(np.arange(len(c[0]) - 1) + part[0], c) for part, c in zip(parts, columns, strict=True)],
@@ -145,7 +145,7 @@ def unite(columns: Sequence[MatchColumns]) -> MatchColumns:
         return nonempty[0] if nonempty else columns[0]
     queries = np.arange(query_count)
     lims, fingerprints, distances = collect([(queries, c) for c in nonempty], query_count)
-    first = differs(fingerprints)
+    first = is_run_start(fingerprints)
     first[lims[:-1][np.diff(lims) > 0]] = True  # also if the query before has the same match
     if first.all():
         return lims, fingerprints, distances

@@ -130,7 +130,7 @@ def key_bits_first(key_bits: int, width: Width) -> npt.NDArray[np.uint8]:
     return np.array([*range(key_bits)[::-1], *range(key_bits, width.bits)], np.uint8)
 
 
-def even_bits_first(sample: Words, width: Width) -> npt.NDArray[np.uint8]:
+def order_by_evenness(sample: Words, width: Width) -> npt.NDArray[np.uint8]:
     """Return the numbers of the bits; bits that are set in about half of the sample come first."""
     if not len(sample):
         return np.arange(width.bits, dtype=np.uint8)

@@ -10,7 +10,7 @@ from fpstore import _kernel
 from fpstore.base.aliases import Words
 from fpstore.base.diagnostics import notify_unused_filter
 from fpstore.base.threads import cached_property
-from fpstore.base.width import row_of_number, rows_to_numbers
+from fpstore.base.width import number_to_row, rows_to_numbers
 from fpstore.design.sample import SAMPLE_SIZE, EvenRows
 from fpstore.design.tables import ROWS
 from fpstore.disk.files import UNREADABLE
@@ -202,7 +202,7 @@ class Generation:
         if matches is not None:
             return matches
         # Every entry is compared, or a file is damaged: a batch names the damage.
-        columns = self.probe(row_of_number(query, self.design.width.words), radius)
+        columns = self.probe(number_to_row(query, self.design.width.words), radius)
         assert columns is not None
         _, rows, distances = columns
         blocks, ranks = self.identity.locate(rows)

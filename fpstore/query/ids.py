@@ -42,7 +42,7 @@ class Ids:
         return self._snapshot().totals.ids
 
     def __contains__(self, identifier: object) -> bool:
-        if not is_one_id(identifier) or isinstance(identifier, bool):
+        if not is_single_id(identifier) or isinstance(identifier, bool):
             return False
         snapshot = self._snapshot()
         try:
@@ -67,7 +67,7 @@ class Ids:
 
 def fingerprints_of(snapshot: Snapshot, ids: Any) -> tuple[Lims, Words]:
     """Return (lims, fingerprints) of ids; see :meth:`fpstore.Store.fingerprints_of`."""
-    checked = checked_ids(ids)
+    checked = as_id_column(ids)
     if isinstance(checked, list) != (snapshot.totals.id_kind == "string"):
         return np.zeros(len(checked) + 1, np.int64), snapshot.width.empty(0)
     wanted, stored = _numbers(snapshot, checked)
@@ -77,12 +77,12 @@ def fingerprints_of(snapshot: Snapshot, ids: Any) -> tuple[Lims, Words]:
     return list_lims(sizes), slices(fingerprints, starts, sizes)
 
 
-def is_one_id(ids: object) -> bool:
+def is_single_id(ids: object) -> bool:
     """Return whether a value is one id, and not a collection of ids."""
     return isinstance(ids, (int, str, os.PathLike, np.integer))
 
 
-def checked_ids(ids: Any) -> Words | list[str]:
+def as_id_column(ids: Any) -> Words | list[str]:
     """Return many ids as one array of integers or one list of strings."""
     sized = _as_sized(ids)
     return check_ids(sized, len(sized))

@@ -8,7 +8,7 @@ import numpy as np
 
 from fpstore import _kernel
 from fpstore.base.aliases import Groups, Words
-from fpstore.base.arrays import differs
+from fpstore.base.arrays import is_run_start
 from fpstore.base.width import row_place, rows_to_numbers
 
 
@@ -70,7 +70,11 @@ def unite_equal_keys(piece: Groups) -> Groups:
     keys, counts, numbers = piece
     if not len(keys):
         return piece
-    return keys[differs(keys)], np.add.reduceat(counts, np.flatnonzero(differs(keys))), numbers
+    return (
+        keys[is_run_start(keys)],
+        np.add.reduceat(counts, np.flatnonzero(is_run_start(keys))),
+        numbers,
+    )
 
 
 def cut_groups(group: Groups, bound: Words, side: str) -> tuple[Groups, Groups]:

@@ -16,7 +16,7 @@ from fpstore.design.costs import scan_nanoseconds
 from fpstore.design.estimates import MIN_FINGERPRINTS_FOR_BYTES, Requirements
 from fpstore.design.planner import choose
 from fpstore.errors import ScanWarning
-from fpstore.query.batches import MatchColumns, collect, no_matches
+from fpstore.query.batches import MatchColumns, collect, empty_matches
 from fpstore.query.snapshot import Snapshot
 
 SILENT = "Store.scan and fpstore scan give no such notice"
@@ -31,7 +31,7 @@ def nearest(
     too few matches.
     """
     if not len(queries):
-        return no_matches(queries)
+        return empty_matches(queries)
     open_queries = np.arange(len(queries))
     parts: list[tuple[npt.NDArray[np.int64], MatchColumns]] = []
     for probe_radius in (

@@ -13,16 +13,16 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.base.aliases import Groups, Lims, Words
-from fpstore.base.arrays import differs, list_lims, list_numbers
+from fpstore.base.arrays import is_run_start, list_lims, list_numbers
 from fpstore.base.strings import StringColumn
 from fpstore.base.threads import cached_property
 from fpstore.base.width import Width, leading_words, row_order, rows_to_numbers
 from fpstore.design.estimates import probe_nanoseconds
 from fpstore.design.families import Design
 from fpstore.disk.files import open_folder
-from fpstore.disk.handles import many_files, usual_files
+from fpstore.disk.handles import many_files, open_file_limit
 from fpstore.disk.mapped import LAZY
-from fpstore.disk.refusals import refused
+from fpstore.disk.refusals import refusal_error
 from fpstore.errors import ClosedStoreError, CorruptStoreError, StoreNotFoundError
 from fpstore.format.dictionary import DICTIONARY_FILES, NO_NUMBER
 from fpstore.format.log import LOG_FILE
@@ -33,8 +33,8 @@ from fpstore.format.shards import LOST, Shard, ShardsManifest, read_shards
 from fpstore.query.batches import (
     MatchColumns,
     Nearest,
+    empty_matches,
     keep_nearest,
-    no_matches,
     queries_at_once,
     unite,
 )
@@ -72,7 +72,7 @@ class ShardedSnapshot(Snapshot):
         )
         self._manifests = [self._check_manifest(shard) for shard in manifest.shards]
         self._open: dict[int, tuple[Tracker, StoreSnapshot]] = {}
-        self._most_open, files = 0, usual_files() // FILE_SHARE
+        self._most_open, files = 0, open_file_limit() // FILE_SHARE
         for shard_manifest in self._manifests:
             files -= _descriptors(shard_manifest)
             self._most_open += files >= 0
@@ -88,7 +88,7 @@ class ShardedSnapshot(Snapshot):
         except FileNotFoundError:
             raise CorruptStoreError(f"{path}: this shard is missing: {LOST}", path=path) from None
         except OSError as error:
-            raise refused(path, error) from error
+            raise refusal_error(path, error) from error
         try:
             manifest = read_manifest(path, folder)
         except StoreNotFoundError as error:
@@ -241,7 +241,7 @@ class ShardedSnapshot(Snapshot):
         self, queries: Words, radius: int, threads: int, most: int | None = None
     ) -> MatchColumns | None:
         """None if there are too many matches in a part, or in all shards together."""
-        parts, count = [no_matches(queries)], 0
+        parts, count = [empty_matches(queries)], 0
         for _, snapshot in self.shards():
             columns = snapshot.probe_columns(queries, radius, threads, most)
             if columns is None:
@@ -265,7 +265,7 @@ class ShardedSnapshot(Snapshot):
     def _nearest(
         self, queries: Words, limit: int, ask: Callable[[StoreSnapshot], Nearest]
     ) -> Nearest:
-        parts, more = [no_matches(queries)], np.zeros(len(queries), bool)
+        parts, more = [empty_matches(queries)], np.zeros(len(queries), bool)
         for _, snapshot in self.shards():
             columns, more_in_shard = ask(snapshot)
             parts.append(columns)
@@ -278,7 +278,7 @@ class ShardedSnapshot(Snapshot):
 
     def scan_columns(self, queries: Words, radius: int, threads: int) -> MatchColumns:
         parts = [snapshot.scan_columns(queries, radius, threads) for _, snapshot in self.shards()]
-        return unite([no_matches(queries), *parts])
+        return unite([empty_matches(queries), *parts])
 
     def has(self, value: int) -> bool:
         return any(snapshot.has(value) for _, snapshot in self.shards())
@@ -298,7 +298,7 @@ class ShardedSnapshot(Snapshot):
         owner, number = np.concatenate(owners), np.concatenate(numbers)
         order = row_order(owner, number)
         owner, number = owner[order], number[order]
-        first = differs(owner) | differs(number)
+        first = is_run_start(owner) | is_run_start(number)
         return list_lims(np.bincount(owner[first], minlength=len(fingerprints))), number[first]
 
     def _rows_in_bounds(self, shard: Shard, leading: Words) -> npt.NDArray[np.intp]:
@@ -403,7 +403,7 @@ class ShardedSnapshot(Snapshot):
         rows, number = np.concatenate(fingerprints), np.concatenate(ids)
         order = row_order(number, rows)
         rows, number = rows[order], number[order]
-        first = differs(number) | differs(rows)
+        first = is_run_start(number) | is_run_start(rows)
         return rows[first], number[first]
 
     def _numbers_in_shard(self, place: int, numbers: Words) -> Words:
@@ -490,7 +490,7 @@ def _descriptors(manifest: Manifest) -> int:
     return 2 * files + 1  # and the folder
 
 
-def bounds_of(snapshot: StoreSnapshot) -> list[str] | None:
+def fingerprint_bounds(snapshot: StoreSnapshot) -> list[str] | None:
     """Return the least and the greatest fingerprint in hexadecimal digits, if there are any."""
     if not snapshot.totals.fingerprints:
         return None

@@ -13,7 +13,7 @@ import numpy as np
 
 from fpstore.base.aliases import Groups, Lims, Words
 from fpstore.base.arrays import list_lims
-from fpstore.base.width import Width, fingerprint_text, row_of_number, rows_to_numbers
+from fpstore.base.width import Width, fingerprint_text, number_to_row, rows_to_numbers
 from fpstore.design.families import Design
 from fpstore.errors import NotStoredError
 from fpstore.format.record import Totals
@@ -140,7 +140,7 @@ class Snapshot(ABC):
 
     def get_ids(self, value: int) -> list[int] | list[str]:
         """Return the ids of a fingerprint; none if it is not stored."""
-        return self.list_ids(self.id_numbers(row_of_number(value, self.width.words))[1].tolist())
+        return self.list_ids(self.id_numbers(number_to_row(value, self.width.words))[1].tolist())
 
     def ids_of(self, fingerprints: Words) -> IdLists:
         """Return (lims, ids) of stored fingerprints; KeyError if one is not stored."""

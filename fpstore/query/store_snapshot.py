@@ -31,8 +31,8 @@ from fpstore.query.batches import (
     Nearest,
     collect,
     concatenate,
+    empty_matches,
     keep_nearest,
-    no_matches,
     queries_at_once,
     run,
     run_batch,
@@ -253,7 +253,7 @@ class StoreSnapshot(Snapshot):
             added = self._delta_kernel.nearest(queries, radius, limit, self.version)
             results.append((0, added[:3], added[3]))
         if not results:
-            return no_matches(queries), np.zeros(len(queries), bool)
+            return empty_matches(queries), np.zeros(len(queries), bool)
         columns = collect(
             [(np.arange(len(more)) + first, c) for first, c, more in results], len(queries)
         )

@@ -15,7 +15,7 @@ from weakref import WeakSet, finalize
 from fpstore.base.threads import is_held, wait_for
 from fpstore.design.families import Design
 from fpstore.disk.mapped import LAZY
-from fpstore.disk.refusals import refused
+from fpstore.disk.refusals import refusal_error
 from fpstore.errors import (
     ClosedStoreError,
     CorruptStoreError,
@@ -39,10 +39,10 @@ from fpstore.format.manifest import (
     is_store,
     manifest_time,
     merge_error,
-    not_a_store,
+    not_a_store_error,
     read_manifest,
 )
-from fpstore.query.delta import Delta, even_bits_first, key_bits_first
+from fpstore.query.delta import Delta, key_bits_first, order_by_evenness
 from fpstore.query.generation import Generation
 from fpstore.query.store_snapshot import StoreSnapshot
 
@@ -494,7 +494,7 @@ def new_delta(
         bits = (
             key_bits_first(design.key_bits, design.width)
             if design.key_bits
-            else even_bits_first(generation.sample(DELTA_SAMPLE), design.width)
+            else order_by_evenness(generation.sample(DELTA_SAMPLE), design.width)
         )
     return Delta(
         generation.design.radius,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from fpstore.disk.locks import FolderLock, process_name
-from fpstore.disk.refusals import refusing
+from fpstore.disk.refusals import translate_refusals
 from fpstore.errors import (
     CorruptStoreError,
     FormatVersionError,
@@ -52,7 +52,7 @@ class Checkpoint:
         self.folder = folder
         self.reused: dict[str, tuple[int, int]] = {}
         self._place = DiskPlace(folder)
-        with refusing(folder):
+        with translate_refusals(folder):
             _check_is_ours(folder, self._place)
             folder.mkdir(exist_ok=True)
             self._lock = FolderLock(folder, LOCK_FILE, _locked_error)
@@ -121,7 +121,7 @@ class Checkpoint:
 
         The state of an earlier output of this name stays noted: a kill may come before the rename.
         """
-        with refusing(self.folder):
+        with translate_refusals(self.folder):
             output = [str(name.resolve()), *_state(written)]
         if output not in _noted_outputs(self._plan):
             number = max(self.numbers(OUTPUTS), default=-1) + 1

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 from fpstore.base.arguments import check_whole
 from fpstore.base.keywords import keyword
-from fpstore.base.pools import in_order
+from fpstore.base.pools import map_in_order
 from fpstore.base.resources import Resources
 from fpstore.errors import (
     CorruptStoreError,
@@ -22,7 +22,7 @@ from fpstore.errors import (
     StoreExistsError,
     StoreNotFoundError,
     UnfinishedError,
-    counted,
+    plural,
     show,
 )
 from fpstore.work.pieces import Pieces, PieceWriter
@@ -161,7 +161,7 @@ class PlanFolder:
                 return stage.name, number
             number -= stage.tasks
         raise InputError(
-            f"there is no task {index}: the plan has {counted(self.tasks, 'task')}, from 0 on",
+            f"there is no task {index}: the plan has {plural(self.tasks, 'task')}, from 0 on",
             got=index,
         )
 
@@ -243,7 +243,9 @@ class PlanFolder:
         count = next(candidate.tasks for candidate in self.stages if candidate.name == stage)
         return [
             pieces
-            for _, pieces in in_order(partial(self.result, stage), range(count), self.place.readers)
+            for _, pieces in map_in_order(
+                partial(self.result, stage), range(count), self.place.readers
+            )
         ]
 
     def done(self) -> set[int]:

@@ -47,7 +47,7 @@ def as_integers(ids: IdColumn, where: str) -> Words:
     return integers
 
 
-def joined_ids(columns: Sequence[Any], are_strings: bool) -> Any:
+def concatenate_ids(columns: Sequence[Any], are_strings: bool) -> Any:
     """Concatenate columns of ids, as strings if other columns have strings."""
     if are_strings:
         return StringColumn.joined([as_strings(column) for column in columns])

@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from fpstore.base.aliases import Lims
 from fpstore.base.arrays import list_lims
-from fpstore.base.pools import in_order
+from fpstore.base.pools import map_in_order
 from fpstore.base.strings import StringColumn
-from fpstore.disk.refusals import refusing
+from fpstore.disk.refusals import translate_refusals
 from fpstore.errors import CorruptStoreError
 from fpstore.io.source import IdColumn
 from fpstore.work.ids import take_ids
@@ -46,7 +46,7 @@ class PieceWriter:
         self._index: dict[str, list[Any]] = {}
         self.facts = dict(facts)
         self._end = 0
-        with refusing(path):
+        with translate_refusals(path):
             self._file = path.open("wb")
 
     def add(self, name: str, array: npt.NDArray[Any]) -> None:
@@ -56,7 +56,7 @@ class PieceWriter:
         data = array.reshape(-1).view(np.uint8).data
         self._index[name] = [self._end, array.dtype.str, list(array.shape), zlib.crc32(data)]
         self._end += len(data)
-        with refusing(self._path):
+        with translate_refusals(self._path):
             self._file.write(data)
 
     def add_slices(self, name: str, array: npt.NDArray[Any], slices: Slices) -> None:
@@ -98,7 +98,7 @@ class PieceWriter:
 
     def add_file(self, path: Path) -> None:
         """Write the bytes of a file, in blocks."""
-        with refusing(path), path.open("rb") as file:
+        with translate_refusals(path), path.open("rb") as file:
             for number, block in enumerate(iter(partial(file.read, BLOCK_BYTES), b"")):
                 self.add(f"{BLOCK}{number}", np.frombuffer(block, np.uint8))
 
@@ -106,7 +106,7 @@ class PieceWriter:
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        with refusing(self._path), self._file as file:
+        with translate_refusals(self._path), self._file as file:
             if error is None:
                 index = json.dumps(
                     {"facts": self.facts, "arrays": self._index}, sort_keys=True
@@ -215,12 +215,14 @@ class Pieces:
         return self.read(name, number) if name in self else None
 
 
-def joined(parts: Sequence[Pieces], name: str, number: int | None = None) -> npt.NDArray[Any]:
+def concatenate_arrays(
+    parts: Sequence[Pieces], name: str, number: int | None = None
+) -> npt.NDArray[Any]:
     """Concatenate the arrays of one name of several files, or one slice of each."""
     return np.concatenate(
         [
             array
-            for _, array in in_order(
+            for _, array in map_in_order(
                 lambda part: part.read(name, number), parts, reader_count(parts)
             )
         ]

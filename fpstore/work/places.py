@@ -23,7 +23,7 @@ from fpstore.disk.folders import (
     sync_folder,
     temporary_folder,
 )
-from fpstore.disk.refusals import FULL, refused, refusing
+from fpstore.disk.refusals import FULL, refusal_error, translate_refusals
 from fpstore.disk.temporary import ANOTHER_FOLDER
 from fpstore.errors import FpstoreError, InputError, StorageError, StoreNotFoundError
 from fpstore.io.arrow import import_pyarrow
@@ -124,7 +124,7 @@ class DiskPlace(Place):
 
     def size(self, name: str) -> int | None:
         path = self.path / name
-        with refusing(path), suppress(FileNotFoundError, NotADirectoryError):
+        with translate_refusals(path), suppress(FileNotFoundError, NotADirectoryError):
             status = path.stat()
             _check_regular(path, status)
             return status.st_size
@@ -133,7 +133,7 @@ class DiskPlace(Place):
     def read(self, name: str, start: int, count: int) -> bytes:
         """Return bytes of a file; links of the user are followed."""
         path = self.path / name
-        with refusing(path):
+        with translate_refusals(path):
             try:
                 file = open(path, "rb", opener=_open_nonblocking)  # noqa: SIM115
             except (FileNotFoundError, NotADirectoryError):
@@ -152,7 +152,7 @@ class DiskPlace(Place):
     def _all(self, beginning: str) -> list[str]:
         """Return the names of all files, also of unfinished ones."""
         top = beginning.rpartition("/")[0]
-        with refusing(self.path):
+        with translate_refusals(self.path):
             return sorted(
                 name
                 for name in _files_in(self.path / top, f"{top}/" if top else "")
@@ -162,7 +162,7 @@ class DiskPlace(Place):
     def times(self, beginning: str = "") -> dict[str, float]:
         times = dict[str, float]()
         for name in self.names(beginning):
-            with refusing(self.path / name), suppress(FileNotFoundError):
+            with translate_refusals(self.path / name), suppress(FileNotFoundError):
                 times[name] = (self.path / name).stat().st_mtime
         return times
 
@@ -181,7 +181,7 @@ class DiskPlace(Place):
     def writing(self, name: str) -> Iterator[Path]:
         """Yield a new path beside the target, and give it the target's name at the end."""
         target = self.path / name
-        with refusing(target):
+        with translate_refusals(target):
             target.parent.mkdir(parents=True, exist_ok=True)
             self._remove_killed(target.parent)
             with temporary_folder(target.parent, _unfinished_prefix()) as folder:
@@ -202,7 +202,7 @@ class DiskPlace(Place):
 
     def replace(self, name: str, data: bytes) -> None:
         with (
-            refusing(self.path / name),
+            translate_refusals(self.path / name),
             temporary_folder(self.path, _unfinished_prefix()) as folder,
         ):
             (folder / name).write_bytes(data)
@@ -220,7 +220,7 @@ class DiskPlace(Place):
             self.path.unlink()
 
     def remove_file(self, name: str) -> None:
-        with refusing(self.path / name):
+        with translate_refusals(self.path / name):
             (self.path / name).unlink(missing_ok=True)
 
 
@@ -298,7 +298,7 @@ def scratch_folder() -> Iterator[Path]:
     Folders of killed processes are removed.
     """
     parent = Path(tempfile.gettempdir())
-    with refusing(parent, ANOTHER_FOLDER):
+    with translate_refusals(parent, ANOTHER_FOLDER):
         remove_abandoned(parent, f"{SCRATCH}*")
         with temporary_folder(parent, SCRATCH) as folder:
             folder.chmod(0o700)
@@ -405,7 +405,7 @@ class StoredPlace(Place):
         path = scratch / name
         if self.size(name) is None:
             raise StoreNotFoundError(f"{self.shown(name)}: is not there", path=self.shown(name))
-        with refusing(path):
+        with translate_refusals(path):
             path.parent.mkdir(parents=True, exist_ok=True)
         with self._errors(name):
             try:
@@ -415,7 +415,7 @@ class StoredPlace(Place):
             except OSError as error:
                 if error.errno not in FULL:
                     raise
-                raise refused(path, error, ANOTHER_FOLDER) from error
+                raise refusal_error(path, error, ANOTHER_FOLDER) from error
         return path
 
     def replace(self, name: str, data: bytes) -> None:

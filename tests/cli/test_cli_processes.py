@@ -19,7 +19,7 @@ from speeds import crossed, slow
 
 import fpstore
 from fpstore.cli.output import Bars
-from fpstore.cli.signals import Interrupted, raised_as_exceptions
+from fpstore.cli.signals import Interrupted, raise_signals
 from fpstore.hashing.corpora import open_corpus
 from fpstore.io.source import Projection
 
@@ -104,7 +104,7 @@ def signals_as_before() -> Iterator[None]:
 
 @pytest.mark.usefixtures("signals_as_before")
 def test_a_second_signal_does_not_stop_the_removal_of_files() -> None:
-    with raised_as_exceptions():
+    with raise_signals():
         with pytest.raises(Interrupted) as caught:
             signal.raise_signal(signal.SIGTERM)
         signal.raise_signal(signal.SIGINT)
@@ -120,7 +120,7 @@ def test_a_signal_that_other_code_ignores_is_raised_again() -> None:
         bars("reading", 1)
         ended.append(True)
 
-    with raised_as_exceptions():
+    with raise_signals():
         with suppress(BaseException):  # as packages do that look for others
             signal.raise_signal(signal.SIGTERM)
         worker = threading.Thread(target=tick)

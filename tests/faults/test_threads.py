@@ -15,7 +15,7 @@ from forks import forked
 from speeds import slow
 
 import fpstore
-from fpstore.base.pools import Pool, in_order
+from fpstore.base.pools import Pool, map_in_order
 
 FEW_THREADS = """
     import sys, threading
@@ -153,7 +153,7 @@ def test_a_thread_whose_start_is_interrupted_is_waited_for(monkeypatch):
 
 def test_ordered_work_of_threads_does_not_go_on_in_a_fork():
     """The child waited forever for threads that it lacks."""
-    squares = in_order(lambda number: number**2, range(100), threads=2)
+    squares = map_in_order(lambda number: number**2, range(100), threads=2)
     assert next(squares) == (0, 0)
 
     def ask():

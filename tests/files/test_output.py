@@ -20,7 +20,7 @@ from fpstore.building import columns
 from fpstore.building.columns import Column
 from fpstore.disk import output, temporary
 from fpstore.disk.mapped import PAGE_BYTES as PAGE
-from fpstore.disk.mapped import own_pages
+from fpstore.disk.mapped import page_aligned
 from fpstore.disk.output import Output
 from fpstore.disk.temporary import SpillFile, array_on_disk
 
@@ -132,7 +132,7 @@ def test_bytes_of_a_temporary_file_are_read_from_anywhere(disk_path, disk):
     for sizes in ((0, 0), (5, 7), (3 * PAGE, 2 * PAGE), (20 * PAGE + 9, 17), (1, 30 * PAGE + 1)):
         file, whole = SpillFile(disk_path), b""
         for size in sizes * 2:
-            array = own_pages(size)
+            array = page_aligned(size)
             array[:] = RNG.integers(0, 256, size, dtype=np.uint8)
             file.append(array)
             whole += array.tobytes()
@@ -155,7 +155,7 @@ def test_bytes_of_a_temporary_file_are_read_from_anywhere(disk_path, disk):
         assert list(disk_path.iterdir()) == []
         file.close()
     with pytest.raises(MemoryError, match=f"no room for {1 << 60} bytes"):
-        own_pages(1 << 60)
+        page_aligned(1 << 60)
 
 
 def test_a_column_is_read_as_it_was_written(disk_path, disk):

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.base.aliases import Flags
-from fpstore.errors import counted
+from fpstore.errors import plural
 from fpstore.hashing.law import Reals
 from fpstore.hashing.registry import check_sketcher
 from fpstore.hashing.sketcher import MAX_SIGNATURE_BITS, Signed, Sketched, Sketcher, Values
@@ -436,7 +436,7 @@ class _Checked:
             self.hasher.law.bits_differ_at_most and what == "bits differ" and off < 0
         ):
             self.wrong(
-                f"of {counted(len(values), 'pair')} from {min(values):.3g} to {max(values):.3g}, "
+                f"of {plural(len(values), 'pair')} from {min(values):.3g} to {max(values):.3g}, "
                 f"{what} with a share of "
                 f"{share:.3f}, and the law says {expected:.3f}"
             )

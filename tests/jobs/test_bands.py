@@ -19,7 +19,7 @@ from fpstore.hashing.bands import Bands, plan_bands
 from fpstore.hashing.minhash import BandedMinHash
 from fpstore.jobs import bands as bands_job
 from fpstore.jobs import dedup_job as dedup_module
-from fpstore.jobs.bands import BandKeys, connected_by_bands
+from fpstore.jobs.bands import BandKeys, connect_by_bands
 
 
 def sets_of_pairs(pairs, common, n):
@@ -115,7 +115,7 @@ def test_all_pairs_that_share_a_key_are_connected(width, most, held, monkeypatch
         for start in range(0, n, 40):
             spooled.add(keys[start : start + 40])
         spooled.finish()
-        found = connected_by_bands(
+        found = connect_by_bands(
             rows, searched, spooled, 2, Width(width), Resources(held, 1 + seed % 2)
         )
         every = np.ones(n, bool) if searched is None else searched
@@ -129,7 +129,7 @@ def test_fingerprints_with_one_hash_are_told_apart(monkeypatch):
     keys = BandKeys(1)
     keys.add(np.arange(50, dtype=np.uint64)[:, None])
     keys.finish()
-    found = connected_by_bands(rows, None, keys, 256, Width(256), Resources(1 << 20, 1))
+    found = connect_by_bands(rows, None, keys, 256, Width(256), Resources(1 << 20, 1))
     assert found.tolist() == [
         next(j for j in range(50) if (rows[j] == rows[i]).all()) for i in range(50)
     ]

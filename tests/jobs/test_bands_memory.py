@@ -8,7 +8,7 @@ from building import run_python
 from limited import LIMITED
 
 from fpstore.jobs import grouping
-from fpstore.jobs.grouping import distances_to_majority, members_in_sets, without_chains
+from fpstore.jobs.grouping import distances_to_majority, members_in_sets, split_chains
 
 MIB = 1 << 20
 BUDGET, SPARE = 64 * MIB, 48 * MIB  # what is read at a time, a piece of groups, stacks of threads
@@ -19,7 +19,7 @@ SEARCH = (
     from fpstore.base.resources import Resources
     from fpstore.base.width import Width
     from fpstore.disk.temporary import SpilledNumbers
-    from fpstore.jobs.bands import BandKeys, connected_by_bands
+    from fpstore.jobs.bands import BandKeys, connect_by_bands
 
     count, bands, memory, room = map(int, sys.argv[1:])
     fingerprints, keys = SpilledNumbers(np.uint64), BandKeys(bands)
@@ -33,7 +33,7 @@ SEARCH = (
     keys.finish()
     rows = fingerprints.finish().reshape(-1, 4)
     limit(room)
-    sets = connected_by_bands(rows, None, keys, 3, Width(256), Resources(memory, 2))
+    sets = connect_by_bands(rows, None, keys, 3, Width(256), Resources(memory, 2))
     numbers = np.arange(count, dtype=np.uint32)
     expected = np.where(numbers % (1 << 16) < 32, 0, numbers & ~np.uint32(1))
     print(json.dumps([sets.dtype.name, int(np.count_nonzero(sets != expected))]))
@@ -67,13 +67,12 @@ def test_groups_do_not_depend_on_pieces(monkeypatch, piece):
         "central": distances_to_majority(lambda here: of[here], members.lims),
     }
     whole = {
-        name: without_chains(members, lambda here: of[here], some, 1)
-        for name, some in ranks.items()
+        name: split_chains(members, lambda here: of[here], some, 1) for name, some in ranks.items()
     }
     monkeypatch.setattr(grouping, "PIECE", piece)
     assert (distances_to_majority(lambda here: of[here], members.lims) == ranks["central"]).all()
     for name, some in ranks.items():
-        found = without_chains(members, lambda here: of[here], some, 1)
+        found = split_chains(members, lambda here: of[here], some, 1)
         assert found.lims.tolist() == whole[name].lims.tolist()
         assert found.documents.tolist() == whole[name].documents.tolist()
         leasts = np.minimum.reduceat(found.documents, found.lims[:-1])

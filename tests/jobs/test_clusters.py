@@ -19,7 +19,7 @@ from fpstore.base.resources import Resources
 from fpstore.base.width import WIDTHS, Width
 from fpstore.design.joins import scan_design
 from fpstore.jobs import grouping, joining
-from fpstore.jobs.joining import connected, pairs_within
+from fpstore.jobs.joining import connect_rows, pairs_within
 from fpstore.jobs.pairs import join_design
 
 
@@ -116,7 +116,7 @@ def test_clusters_are_the_connected_components(tmp_path, monkeypatch, width, sha
                 assert {frozenset(members) for members in found} == wanted
                 assert found.lims[-1] == sum(map(len, wanted))
             distinct = next(store.snapshot().fingerprints())
-        sets = connected(
+        sets = connect_rows(
             distinct, join_design(distinct, radius, Width(width)), Resources(1 << 12, 2)
         )
         assert (
@@ -159,7 +159,7 @@ def test_large_buckets_are_linked_group_by_group(monkeypatch, width):
             len(part.a) for part in pairs_within(rows, scan_design(1, width), linked=True)
         ) < 2 * len(rows)
         groups = {}
-        for row, name in enumerate(connected(rows, scan_design(1, width)).tolist()):
+        for row, name in enumerate(connect_rows(rows, scan_design(1, width)).tolist()):
             groups.setdefault(name, set()).add(row)
         assert {frozenset(group) for group in groups.values() if len(group) > 1} == components(
             bits, 1

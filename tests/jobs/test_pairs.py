@@ -28,7 +28,7 @@ from fpstore.design.joins import (
 from fpstore.design.sample import SAMPLE_SIZE, Sample
 from fpstore.errors import InputError
 from fpstore.jobs import joining
-from fpstore.jobs.joining import connected, pairs_between, pairs_within
+from fpstore.jobs.joining import connect_rows, pairs_between, pairs_within
 from fpstore.jobs.pairs import join_design
 
 
@@ -71,7 +71,7 @@ def test_pairs_and_sets(width, kind):
         ]
         for design in chosen:
             assert found_pairs(rows, design) == pairs, (radius, design.name)
-            assert connected(rows, design).tolist() == sets, (radius, design.name)
+            assert connect_rows(rows, design).tolist() == sets, (radius, design.name)
 
 
 def found_between(rows, others, design, threads=1, memory=1 << 40):
@@ -142,7 +142,7 @@ def test_large_buckets(monkeypatch, isa, radius):
     distances = brute(rows)
     for design in some_designs(len(rows), radius, 64)[-4:]:
         assert found_pairs(rows, design) == wanted_pairs(distances, radius), design.name
-        assert connected(rows, design).tolist() == wanted_sets(distances, radius), design.name
+        assert connect_rows(rows, design).tolist() == wanted_sets(distances, radius), design.name
 
 
 @pytest.mark.parametrize("width", SOME_WIDTHS)
@@ -155,7 +155,7 @@ def test_few_rows(width):
         for radius in (0, 3, width):
             design = plan_join(len(rows), radius, width)
             assert found_pairs(rows, design) == wanted_pairs(distances, radius)
-            assert connected(rows, design).tolist() == wanted_sets(distances, radius)
+            assert connect_rows(rows, design).tolist() == wanted_sets(distances, radius)
 
 
 @pytest.mark.full
@@ -172,7 +172,7 @@ def test_small_steps_and_threads(monkeypatch, radius):
                 assert found_pairs(rows, design, threads, memory) == wanted_pairs(
                     distances, radius
                 ), (design.name, threads)
-                sets = connected(rows, design, Resources(memory, threads))
+                sets = connect_rows(rows, design, Resources(memory, threads))
                 assert sets.tolist() == wanted_sets(distances, radius), design.name
 
 

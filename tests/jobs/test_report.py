@@ -25,7 +25,7 @@ from speeds import slow
 import fpstore
 from fpstore import ImageHash
 from fpstore.jobs import report as figures
-from fpstore.pages.pictures import counts_up_to, short
+from fpstore.pages.pictures import counts_up_to, format_short
 
 DESIGNS = {32: "auto", 64: "manku-10", 128: "auto", 256: "columns-8-8"}
 HOSTILE = [
@@ -444,7 +444,7 @@ def test_ticks_are_round_and_reach_the_top_and_numbers_are_short():
     ):
         assert counts_up_to(most).ticks == ticks
     numbers = (0, 7, 0.1, 1500, 2_500_000, 10**9, 10**12)
-    assert " ".join(map(short, numbers)) == "0 7 0.1 1.5k 2.5M 1G 1T"
+    assert " ".join(map(format_short, numbers)) == "0 7 0.1 1.5k 2.5M 1G 1T"
 
 
 @pytest.mark.full

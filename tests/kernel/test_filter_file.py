@@ -143,7 +143,8 @@ def test_a_writer_has_one_buffer_of_a_piece(tmp_path, monkeypatch):
     monkeypatch.setattr("fpstore.disk.output.WRITE_BYTES", 4 * 4096)
     sizes = []
     monkeypatch.setattr(
-        "fpstore.disk.output.own_pages", lambda size: sizes.append(size) or np.empty(size, np.uint8)
+        "fpstore.disk.output.page_aligned",
+        lambda size: sizes.append(size) or np.empty(size, np.uint8),
     )
     made, keys = (
         design("flip-2", 3),

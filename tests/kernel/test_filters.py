@@ -24,7 +24,7 @@ from fpstore import _kernel
 from fpstore.base.width import WIDTHS
 from fpstore.design.blocks import BlockPacking
 from fpstore.design.costs import time_space_cost
-from fpstore.design.estimates import Requirements, estimate, planned_filters
+from fpstore.design.estimates import Requirements, choose_filters, estimate
 from fpstore.design.families import MAX_VARIANTS, Design, design
 from fpstore.design.filters import (
     MAX_FINGERPRINTS,
@@ -310,8 +310,8 @@ def test_files_have_the_bytes_that_are_estimated(tmp_path, name, width):
 def test_auto_takes_filters_where_they_pay_for_their_bytes(made, blocks):
     """All of a design or none, by time and bytes as `auto` weighs designs."""
     for count in (100, 2**12, 2**20, 2**26):
-        assert planned_filters(made, count, blocks._replace(filter=False)) == {}
-        every = planned_filters(made, count, blocks._replace(filter=True))
+        assert choose_filters(made, count, blocks._replace(filter=False)) == {}
+        every = choose_filters(made, count, blocks._replace(filter=True))
         assert every == filter_shapes(made, count)
         plans = [
             estimate(made, count, Requirements(made.width, blocks=blocks._replace(filter=wanted)))
@@ -319,7 +319,7 @@ def test_auto_takes_filters_where_they_pay_for_their_bytes(made, blocks):
         ]
         costs = [time_space_cost(p.mean_microseconds, p.bytes_per_fingerprint) for p in plans]
         assert [p.filters for p in plans] == [len(every), 0]
-        assert planned_filters(made, count, blocks) == (every if costs[0] < costs[1] else {})
+        assert choose_filters(made, count, blocks) == (every if costs[0] < costs[1] else {})
 
 
 # --- Refusals -------------------------------------------------------------------------------------

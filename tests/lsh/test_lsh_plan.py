@@ -11,7 +11,7 @@ from laws import bits_that_differ
 
 from fpstore import InputError, MinHash
 from fpstore.hashing.binomial import binomial_cdf
-from fpstore.lsh.plan import LshPlan, plan, recall_at, sized
+from fpstore.lsh.plan import LshPlan, plan, recall_at, resize
 
 HASHER = MinHash(size=5)
 
@@ -53,7 +53,7 @@ def test_the_form_of_keys_and_numbers():
 
 def test_another_size_keeps_bands_and_radius():
     small = plan(1000, HASHER, 0.8)
-    large = sized(small, 10**8)
+    large = resize(small, 10**8)
     assert (large.bands, large.rows, large.radius, large.recalls) == (
         small.bands,
         small.rows,
@@ -62,8 +62,8 @@ def test_another_size_keeps_bands_and_radius():
     )
     assert large.number_bits == 28
     assert large.false_candidates > small.false_candidates
-    assert sized(large, 1000) == small
-    assert sized(small, 0).key_bits == 8 + (small.bands - 1).bit_length()
+    assert resize(large, 1000) == small
+    assert resize(small, 0).key_bits == 8 + (small.bands - 1).bit_length()
 
 
 @pytest.mark.parametrize(("threshold", "similarity"), [(0.6, 0.6), (0.8, 0.7), (0.8, 0.8)])

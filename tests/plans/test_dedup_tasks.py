@@ -16,7 +16,7 @@ from text_corpora import corpus_in, files_in, finished, listed, rows_of, write
 
 import fpstore
 from fpstore import MinHash, _kernel
-from fpstore.base.resources import checked_resources
+from fpstore.base.resources import make_resources
 from fpstore.base.width import Width
 from fpstore.disk.folders import UNFINISHED
 from fpstore.errors import InputError, StoreExistsError
@@ -212,7 +212,7 @@ def test_stars_find_components(tmp_path, kind, bits):
         star_step(plan, stage, number, writer, bits)
 
     for index in range(2, plan.tasks):
-        plan.run(do, index, checked_resources(None, 1, None))
+        plan.run(do, index, make_resources(None, 1, None))
     found = {}
     for number in range(1 << bits):
         nodes, labels = star_labels(plan, number)
@@ -368,7 +368,7 @@ def test_one_bucket_with_a_whole_slice(kind):
         )
     numbers = np.arange(count, dtype=np.uint64)
     rows = SliceRows(np.zeros(count, np.uint64), numbers, np.bitwise_xor.accumulate(flips))
-    sets = link_keys(rows, 50, Width(256), checked_resources("64MiB", 1, None))
+    sets = link_keys(rows, 50, Width(256), make_resources("64MiB", 1, None))
     assert not sets.names().any()
 
 

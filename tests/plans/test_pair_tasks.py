@@ -11,7 +11,7 @@ from speeds import crossed
 from text_corpora import finished
 
 import fpstore
-from fpstore.base.width import Width, distinct
+from fpstore.base.width import Width, distinct_rows
 from fpstore.design.joins import designs, scan_design
 from fpstore.errors import InputError
 from fpstore.io.check import check_fingerprints
@@ -267,7 +267,7 @@ def test_many_rows_are_cut(width, radius, queries):
 )
 def test_slices_that_are_joined_as_a_whole(width, radius, bits):
     """Each pair comes from one slice of one table, also if it agrees in several."""
-    rows = distinct(check_fingerprints(near_rows(2000, width, radius), Width(width)))
+    rows = distinct_rows(check_fingerprints(near_rows(2000, width, radius), Width(width)))
     exact = [
         one
         for one in designs(1 << 33, radius, width)

@@ -15,7 +15,7 @@ import pytest
 import fpstore
 from fpstore.base.strings import StringColumn
 from fpstore.work import places
-from fpstore.work.pieces import Pieces, PieceWriter, joined
+from fpstore.work.pieces import Pieces, PieceWriter, concatenate_arrays
 from fpstore.work.places import DiskPlace, StoredPlace, is_inside, open_place, scratch_folder
 
 KINDS = ["disk", "stored"]
@@ -220,7 +220,7 @@ def test_pieces(place, rooted):
     assert ids == (["a", "", "größe"], [0, 1, 2, 3, 4], None)
     pieces = Pieces(place, "x.pieces")
     assert ("words" in pieces, "other" in pieces) == (True, False)
-    assert joined([pieces, pieces], "words").tolist() == [*range(5), *range(5)]
+    assert concatenate_arrays([pieces, pieces], "words").tolist() == [*range(5), *range(5)]
 
 
 def test_pieces_of_a_large_index(rooted):

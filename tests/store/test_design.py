@@ -18,10 +18,10 @@ from speeds import slow
 from fpstore import InputError, TableSpec, _kernel
 from fpstore.design.covering import covers
 from fpstore.design.families import MANKU, Design, _cut, design, lookup_radius
-from fpstore.design.tables import identity
+from fpstore.design.tables import identity_permutation
 
 SIZES = (0, 2**10, 2**24, 2**34)
-IDENTITY = identity(64)
+IDENTITY = identity_permutation(64)
 LOOKUP_RADIUS = lookup_radius(64)
 
 # name, largest radius that is tried
@@ -480,7 +480,7 @@ def test_striped_blocks_deal_the_bits():
 @settings(max_examples=200, deadline=None)
 def test_covers_of_disjoint_blocks_is_that_of_the_general_search(shapes, radius, whole):
     """They are decided by a sum; a table that another one makes superfluous changes nothing."""
-    tables, start = [TableSpec(identity(64), 64)] if whole else [], 0
+    tables, start = [TableSpec(identity_permutation(64), 64)] if whole else [], 0
     for length, flips in shapes:
         bits = [*range(start, start + length), *range(start), *range(start + length, 64)]
         tables.append(TableSpec(bytes(bits), length, min(flips, length)))
@@ -504,7 +504,7 @@ def test_a_scan_covers_every_radius():
     for radius in (0, 1, 3, 17, 64):
         made = design("scan", radius)
         assert [(t.permutation, t.prefix_bits, t.flips) for t in made.tables] == [
-            (identity(64), 0, 0)
+            (identity_permutation(64), 0, 0)
         ]
         assert covers(made.tables, 64)
         for smaller in range(1, radius + 1):

@@ -21,7 +21,7 @@ from filtering import (
 from speeds import slow
 
 import fpstore
-from fpstore.design.estimates import planned_filters
+from fpstore.design.estimates import choose_filters
 from fpstore.design.filters import FilterShape
 from fpstore.disk.mapped import PAGES
 from fpstore.format.filter import filter_name
@@ -36,7 +36,7 @@ def check_filters(path: Path, wanted: bool | str) -> dict[int, FilterShape]:
     with fpstore.open(path) as store:
         manifest, count = read_manifest(path), generation_of(store).count
         assert manifest.filter == wanted
-        expected = planned_filters(store.design, count, manifest.blocks)
+        expected = choose_filters(store.design, count, manifest.blocks)
         assert manifest.generation.filters == sorted(expected)
         assert shapes_of(store) == expected
         assert list(files_of(path)) == [filter_name(table) for table in sorted(expected)]

@@ -14,7 +14,7 @@ from speeds import slow
 
 import fpstore
 from fpstore.care.repair import RepairReport
-from fpstore.disk.refusals import refused
+from fpstore.disk.refusals import refusal_error
 
 # Each attempt runs in a process of its own, which may open one file more than the attempt before.
 SWEEP = """
@@ -204,14 +204,16 @@ def is_noted(error):
 def test_what_is_damage_and_what_is_this_process():
     # neither this process's nor the whole system's limit is damage
     for number in (errno.EMFILE, errno.ENFILE):
-        error = refused("store", OSError(number, os.strerror(number)), "; nothing was changed")
+        error = refusal_error(
+            "store", OSError(number, os.strerror(number)), "; nothing was changed"
+        )
         assert re.fullmatch(
             f"store: {os.strerror(number)}: close other stores.*; nothing was changed", str(error)
         )
         assert (error.errno, is_noted(error)) == (number, False)
-    assert is_noted(refused("store", OSError(errno.EACCES, os.strerror(errno.EACCES))))
+    assert is_noted(refusal_error("store", OSError(errno.EACCES, os.strerror(errno.EACCES))))
     assert is_noted(fpstore.CorruptStoreError("store: damaged"))
     assert is_noted(fpstore.StoreNotFoundError("store: missing"))
     assert not is_noted(fpstore.MemoryLimitError("store: no memory"))
     assert not is_noted(fpstore.ClosedStoreError("store: closed"))
-    assert str(refused("store", OSError("no number"))) == "store: no number"
+    assert str(refusal_error("store", OSError("no number"))) == "store: no number"

@@ -20,7 +20,7 @@ from fpstore.design.costs import (
     scan_nanoseconds,
 )
 from fpstore.design.covering import covers
-from fpstore.design.estimates import Requirements, estimate, limit_bits, planned_filters, table_bits
+from fpstore.design.estimates import Requirements, choose_filters, estimate, limit_bits, table_bits
 from fpstore.design.families import MANKU, MAX_VARIANTS, design
 from fpstore.design.planner import (
     MORE_BYTES,
@@ -85,7 +85,7 @@ def test_every_plan_is_exact(n, radius):
         assert covers(p.design.tables, radius)
         bits = {
             table: shape.prefix_bits
-            for table, shape in planned_filters(
+            for table, shape in choose_filters(
                 p.design, n, BlockPacking(DEFAULT_BLOCK_BYTES)
             ).items()
         }

@@ -18,10 +18,10 @@ from fpstore.base.width import Width
 from fpstore.disk.temporary import SpilledNumbers
 from fpstore.hashing.bands import Bands, plan_bands
 from fpstore.hashing.minhash import USUAL_JACCARD, USUAL_RECALL
-from fpstore.jobs.bands import BLOCK_ROWS, BandKeys, connected_by_bands
+from fpstore.jobs.bands import BLOCK_ROWS, BandKeys, connect_by_bands
 from fpstore.jobs.dedup_job import BANDS_RECALL
-from fpstore.jobs.grouping import members_in_sets, rows_at, without_chains
-from fpstore.jobs.joining import connected
+from fpstore.jobs.grouping import members_in_sets, rows_at, split_chains
+from fpstore.jobs.joining import connect_rows
 from fpstore.jobs.pairs import join_design
 
 COPIES = 5  # of so many rows one is a copy, of the usual similarity
@@ -90,14 +90,14 @@ def one_size(task: Result) -> Result:
     resources, before = Resources(task["memory"], 2), status_bytes("RssAnon")
     with Peak() as searching:
         times = time.perf_counter(), time.process_time()
-        sets = connected_by_bands(fingerprints, None, keys, radius, WIDTH, resources)
+        sets = connect_by_bands(fingerprints, None, keys, radius, WIDTH, resources)
         seconds, processor = time.perf_counter() - times[0], time.process_time() - times[1]
     recall = _recall(seed, count, sets)
     with Peak() as grouping:
         members, _ = members_in_sets(sets)
         del sets
         documents = members.documents
-        groups = without_chains(
+        groups = split_chains(
             members, lambda here: rows_at(fingerprints, documents[here]), documents, radius
         )
     out: Result = {
@@ -122,7 +122,7 @@ def _joined(rows: Words, banded: float) -> Result:
     distinct, _ = distinct_places(rows)
     start = time.process_time()
     least = fpstore.MinHash().radius(USUAL_JACCARD, USUAL_RECALL)
-    connected(distinct, join_design(distinct, least, WIDTH), Resources(1 << 32, 2))
+    connect_rows(distinct, join_design(distinct, least, WIDTH), Resources(1 << 32, 2))
     joined = time.process_time() - start
     return {
         "join_microseconds_per_row": microseconds(joined, len(rows), 2),

@@ -25,7 +25,7 @@ from fpstore.design.costs import (
     column_work,
     missed_share,
 )
-from fpstore.design.sample import Sample, evenly_spread
+from fpstore.design.sample import Sample, sample_evenly
 from fpstore.store import store_snapshot
 
 SAMPLE = 1 << 16
@@ -105,7 +105,7 @@ def _measured(bench: Bench, case: Case) -> list[tuple[Result, ColumnWork]]:
         path, rows, width=case.width, radius=case.radius, design=case.design, overwrite=True
     ) as store:
         generation = store_snapshot(store).generation
-        sample = Sample(evenly_spread(width.from_bytes(rows), SAMPLE), width)
+        sample = Sample(sample_evenly(width.from_bytes(rows), SAMPLE), width)
         for radius in case.radii:
             prober = generation.prober(radius)
             one_prober = generation.single_prober(radius)

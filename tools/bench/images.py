@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 import fpstore
 from bench.harness import Bench, Result, ratio
-from fpstore.base.pools import in_order
+from fpstore.base.pools import map_in_order
 from fpstore.hashing import ImageReader
 from fpstore.hashing.readers import WAITING_FILES
 from fpstore.io import Chunk
@@ -106,7 +106,7 @@ def _decode(files: list[Path], threads: int) -> None:
         with Image.open(path) as picture:
             picture.load()
 
-    for _ in in_order(load, files, threads, WAITING_FILES):
+    for _ in map_in_order(load, files, threads, WAITING_FILES):
         pass
 
 

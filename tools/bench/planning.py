@@ -30,7 +30,7 @@ from fpstore.design.costs import (
 )
 from fpstore.design.estimates import Plan
 from fpstore.design.planner import weighted_cost
-from fpstore.design.sample import evenly_spread
+from fpstore.design.sample import sample_evenly
 from fpstore.design.tables import TableLookup
 
 SIZES = (20, 22, 24)
@@ -260,7 +260,7 @@ def _one_by_one(store: fpstore.Store, queries: list[int]) -> None:
 
 def _ranked(bench: Bench, case: Ranked, rows: Any, radius: int) -> Result:
     width = Width(case.width)
-    sample = evenly_spread(rows, 1 << 16)
+    sample = sample_evenly(rows, 1 << 16)
     plans = _contenders(
         fpstore.plan(len(rows), radius, memory_budget=1 << 62, width=case.width, sample=sample)
     )

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 import fpstore
 from damage.stores import Pairs, Store, in_order
-from fpstore.base.width import Width, distinct
+from fpstore.base.width import Width, distinct_rows
 from fpstore.design.families import design as make_design
 from fpstore.io.check import check_fingerprints
 
@@ -214,7 +214,7 @@ class Case:
             expect(got == numbers, f"other ids of {query:#x}")
 
     def ids_of(self, store: fpstore.Store) -> None:
-        stored = distinct(self._store.now.fingerprints)[::7]
+        stored = distinct_rows(self._store.now.fingerprints)[::7]
         try:
             lims, ids = store.ids_of(self._width.to_array(stored))
         except KeyError as error:
@@ -260,7 +260,8 @@ class Case:
 
     def length(self, store: fpstore.Store) -> None:
         expect(
-            len(store) == len(distinct(self._store.now.fingerprints)), f"{len(store)} fingerprints"
+            len(store) == len(distinct_rows(self._store.now.fingerprints)),
+            f"{len(store)} fingerprints",
         )
         store.stats()
 
@@ -312,7 +313,7 @@ class Case:
                     f"complete, but the design is {store.design.name}, radius {store.radius}"
                 )
         if not verified.ok or (report.fingerprints, report.ids) != (
-            len(distinct(held.fingerprints)),
+            len(distinct_rows(held.fingerprints)),
             len(held.numbers),
         ):
             raise Untrue(f"the new store is not what it says: {verified.faults}")

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 import fpstore
-from fpstore.base.width import Width, distinct, is_in, row_order, row_place
+from fpstore.base.width import Width, distinct_rows, is_member, row_order, row_place
 from fpstore.format.shards import shard_name
 
 Words = npt.NDArray[np.uint64]
@@ -197,7 +197,7 @@ class Store:
             rows[::3, 0] = self.rng.choice(
                 np.array([0, 7 << 40, 2**64 - 1], np.uint64), len(rows[::3])
             )
-        pool: Words = distinct(np.concatenate([self._flipped(rows[: count // 2]), rows]))
+        pool: Words = distinct_rows(np.concatenate([self._flipped(rows[: count // 2]), rows]))
         return pool[self.rng.permutation(len(pool))[:count]]
 
     def _flipped(self, rows: Words) -> Words:
@@ -268,7 +268,7 @@ class Store:
         added = in_order(
             self._fingerprints(CHANGED), self.rng.integers(2**62, 2**63, CHANGED, np.uint64)
         )
-        removed = self.rng.choice(distinct(self.now.fingerprints), CHANGED // 2, replace=False)
+        removed = self.rng.choice(distinct_rows(self.now.fingerprints), CHANGED // 2, replace=False)
 
         def change(store: fpstore.Store, part: int) -> None:
             for start in range(20 * part, CHANGED, 20 * max(len(self.parts), 1)):
@@ -280,7 +280,7 @@ class Store:
         if ours:
             self.now = self._with(added)
             self.ever = Pairs(*map(np.concatenate, zip(self.ever, added, strict=True)))
-            self.now = self._without(is_in(self.now.fingerprints, removed))
+            self.now = self._without(is_member(self.now.fingerprints, removed))
 
     def _with(self, added: Pairs) -> Pairs:
         return in_order(*map(np.concatenate, zip(self.now, added, strict=True)))
@@ -292,8 +292,8 @@ class Store:
         stored = self.rng.choice(self.now.fingerprints, QUERIES)
         for i in range(self.spec.radius + 1):
             stored[i::5] = self._flipped(stored[i::5])
-        ever = distinct(self.ever.fingerprints)
-        deleted = ever[~is_in(ever, self.now.fingerprints)][:5]
+        ever = distinct_rows(self.ever.fingerprints)
+        deleted = ever[~is_member(ever, self.now.fingerprints)][:5]
         strangers = self.width.from_bytes(
             self.rng.integers(0, 256, (10, self.width.bytes), np.uint8)
         )
@@ -303,7 +303,7 @@ class Store:
 
     def near(self, queries: Words, radius: int) -> list[list[tuple[int, int]]]:
         """Return (distance, fingerprint) of the matches of each query."""
-        stored = distinct(self.now.fingerprints)
+        stored = distinct_rows(self.now.fingerprints)
         out = []
         for query in queries:
             distances = np.bitwise_count(stored ^ query).reshape(len(stored), -1).sum(1, np.int64)
@@ -334,7 +334,7 @@ class Store:
         ]
         self.now = steps[0][3]
         removed = self.rng.choice(self.now.fingerprints, 5)
-        gone = is_in(self.now.fingerprints, removed)
+        gone = is_member(self.now.fingerprints, removed)
         self.now = self._without(gone)
         steps.append(
             ("delete", {"fingerprints": self.width.to_array(removed)}, int(gone.sum()), self.now)

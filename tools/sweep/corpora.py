@@ -123,10 +123,10 @@ def expected_rows(corpus: Corpus) -> tuple[list[int], list[list[int]]]:
     places = places.reshape(-1)
     distances = groups.all_distances(corpus.shape, distinct, distinct)
     radius = corpus.arguments["radius"]
-    sets = groups.connected(distances <= radius)
+    sets = groups.connect(distances <= radius)
     clusters = groups.members([int(sets[place]) for place in places])
     greedy = corpus.arguments["group"] == "greedy"
-    clusters = groups.represented(
+    clusters = groups.put_representatives_first(
         clusters, _ranks(corpus, rows, clusters), distances, radius, places.tolist(), greedy
     )
     dropped = {rows[document] for group in clusters for document in group[1:]}

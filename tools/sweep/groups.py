@@ -35,7 +35,7 @@ def largest_radius(distances: Distances, most: int, radius: int) -> int:
     return max(int(np.searchsorted(below, most, side="right")) - 1, 0)
 
 
-def connected(near: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+def connect(near: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
     """Return the least member of the component of each row, by flooding."""
     out = np.full(len(near), -1)
     for start in range(len(near)):
@@ -74,7 +74,7 @@ def from_majority(rows: Words, places: Sequence[int]) -> list[int]:
     return [int(count) for count in (bits != majority).sum(axis=1)]
 
 
-def represented(
+def put_representatives_first(
     sets: list[list[int]],
     ranks: dict[int, Any],
     distances: npt.NDArray[Any],

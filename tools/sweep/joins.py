@@ -151,9 +151,9 @@ class JoinAsker:
         self.asker.note(call)
         with self.small_steps():
             parts = list(joining.pairs_within(rows, design, resources))
-            sets = joining.connected(rows, design, resources)
+            sets = joining.connect_rows(rows, design, resources)
         self.compare(call, self.outside(parts), self.now, self.within(radius))
-        components = groups.connected(self.distances <= radius)
+        components = groups.connect(self.distances <= radius)
         self.asker.same(f"{call}, sets", np.array_equal(sets, components), sets, components)
         chosen = self.rng.random(len(rows)) < 0.5
         with self.small_steps():
@@ -291,7 +291,7 @@ class JoinAsker:
     ) -> list[list[int]]:
         """Return the groups of documents, by their numbers."""
         sets = groups.united(
-            groups.connected(self.distances <= radius),
+            groups.connect(self.distances <= radius),
             [members for members in places if len(members) > 1],
         )
         firsts = [members[0] for members in places]
@@ -312,7 +312,7 @@ class JoinAsker:
                     strict=True,
                 )
             }
-        return groups.represented(
+        return groups.put_representatives_first(
             documents, ranks, self.distances, radius, firsts, group == "greedy"
         )
 

@@ -239,11 +239,11 @@ def dedup(
     with open_reference(spec, add) as reference:
         job = spec.job(reference)
         corpus = open_corpus(source, text is True, encoding=encoding, format=format)
-        job = job.planned(corpus)
+        job = job.plan_search(corpus)
         overwrite = check_flag(overwrite, "overwrite")
         result = deduplicate(corpus, job, resources, output, overwrite, folder, reference=reference)
     return result._replace(
-        kept=corpus.flagged(result.kept),
+        kept=corpus.select_rows(result.kept),
         clusters=result.clusters.in_memory(),
         removed=result.removed.in_memory(),
     )
@@ -385,7 +385,7 @@ def decontaminate(
     result = decontaminate_corpus(
         corpus, benchmarks, job, resources, output, check_flag(overwrite, "overwrite")
     )
-    return result._replace(kept=corpus.flagged(result.kept), hits=result.hits.in_memory())
+    return result._replace(kept=corpus.select_rows(result.kept), hits=result.hits.in_memory())
 
 
 @contextmanager

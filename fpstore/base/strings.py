@@ -36,7 +36,7 @@ class StringColumn:
         self.data, self.ends = data, ends
 
     @classmethod
-    def of(cls, strings: Sequence[str] | Sequence[bytes]) -> StringColumn:
+    def from_strings(cls, strings: Sequence[str] | Sequence[bytes]) -> StringColumn:
         encoded: list[Any] = [*strings]
         if encoded and isinstance(encoded[0], str):
             encoded = [*map(str.encode, encoded)]
@@ -46,7 +46,7 @@ class StringColumn:
         )
 
     @classmethod
-    def of_spans(cls, data: bytes, starts: Words, ends: Words) -> StringColumn:
+    def from_spans(cls, data: bytes, starts: Words, ends: Words) -> StringColumn:
         """Return parts of a text in UTF-8, each of whole characters.
 
         UnicodeDecodeError if the text is something else.
@@ -56,7 +56,7 @@ class StringColumn:
         return cls(*_kernel.cut_strings(data, starts, ends))
 
     @classmethod
-    def joined(cls, columns: Sequence[StringColumn]) -> StringColumn:
+    def concatenate(cls, columns: Sequence[StringColumn]) -> StringColumn:
         if len(columns) == 1:
             return columns[0]
         before = np.cumsum([0, *(len(column.data) for column in columns)], dtype=np.uint64)
@@ -78,7 +78,7 @@ class StringColumn:
         """The number of bytes of each string."""
         return np.diff(self.ends, prepend=np.uint64(0))
 
-    def blanked(self, flags: npt.NDArray[np.bool_]) -> StringColumn:
+    def with_blanks(self, flags: npt.NDArray[np.bool_]) -> StringColumn:
         """Return the strings whose flags are set, and empty ones in place of the others."""
         if flags.all():
             return self
@@ -92,14 +92,14 @@ class StringColumn:
         """Return the strings whose flags are set."""
         if flags.all():
             return self
-        blanked = self.blanked(flags)
+        blanked = self.with_blanks(flags)
         return StringColumn(blanked.data, blanked.ends[flags])
 
     def hashes(self) -> Words:
         """Return the :func:`string_hash` of each string."""
         return _kernel.hash_strings(self.data, self.ends)
 
-    def separated(self) -> bytes:
+    def join_separated(self) -> bytes:
         """Return all strings as one, each followed by a byte that occurs in no UTF-8."""
         out = np.full(len(self.data) + len(self), 0xFF, np.uint8)
         is_text = np.ones(len(out), bool)
@@ -112,7 +112,7 @@ class StringColumn:
         if b"\xff" in self.data:  # not UTF-8: decoding it fails later
             bounds = [0, *self.ends.tolist()]
             return list(map(self.data.__getitem__, map(slice, bounds, bounds[1:])))
-        return self.separated().split(b"\xff")[:-1]
+        return self.join_separated().split(b"\xff")[:-1]
 
     def texts(self) -> list[str]:
         return [*map(bytes.decode, self.tolist())]

@@ -50,7 +50,7 @@ class Width:
     def _unused_bits(self) -> int:
         return self.words * WORD_BITS - self.bits
 
-    def fits(self, rows: Words) -> bool:
+    def fits_width(self, rows: Words) -> bool:
         """Return whether no row has a bit below the width."""
         return not (self._unused_bits and (rows & np.uint64((1 << self._unused_bits) - 1)).any())
 

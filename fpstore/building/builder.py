@@ -110,7 +110,7 @@ class Options:
             **options,
         )
 
-    def checked(self) -> Options:
+    def check(self) -> Options:
         """Validate the options before any input is read."""
         check_width(self.width)
         self.radius = check_radius(self.radius, self.width)
@@ -120,7 +120,7 @@ class Options:
         check_choice(self.prefer, PREFER, "prefer")
         self.blocks = check_blocks(
             self.block_bytes, self.codec, self.width, self.filter
-        ).preferring(self.prefer, self.storage)
+        ).resolve_filter(self.prefer, self.storage)
         if not isinstance(self.design, Design):
             check_design(self.design, self.radius, self.width)
         self.index_ids = check_flag(self.index_ids, "index_ids")
@@ -130,7 +130,7 @@ class Options:
 
 def build_store(path: Path, source: Any, ids: Any, options: Options, overwrite: bool) -> None:
     """Write a complete store at ``path``, or nothing."""
-    options = options.checked()
+    options = options.check()
     with Target(path, overwrite) as folder:
         build_into(folder, source, ids, options)
 

@@ -81,9 +81,9 @@ class Column:
             ]
         return self._parts[0]
 
-    def mapped(self) -> Array:
+    def map(self) -> Array:
         """Return all rows, one or more; rows in a file are read as they are looked at."""
-        return self.whole() if self._file is None else self._as_rows(self._file.mapped())
+        return self.whole() if self._file is None else self._as_rows(self._file.map())
 
     def _as_rows(self, data: npt.NDArray[np.uint8]) -> Array:
         rows = data.view(self._type)

@@ -332,7 +332,7 @@ def finish_store(folder: Path, manifest: Manifest) -> None:
     """Turn a folder with the files of a generation into a store, with a log if that is missing."""
     log = folder / generation_folder(manifest.generation.number) / LOG_FILE
     if not log.exists():
-        create_log(log, LogHeader.of(manifest))
+        create_log(log, LogHeader.from_manifest(manifest))
     (folder / LOCK_FILE).touch(MODE)
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -60,7 +60,7 @@ class StringSpool:
             self._add(strings)
         else:
             for span in string_spans(strings):
-                self._add(StringColumn.of(strings[span]))
+                self._add(StringColumn.from_strings(strings[span]))
 
     def _add(self, column: StringColumn) -> None:
         if (longest := int(column.sizes.max(initial=0))) > MAX_ID_BYTES:
@@ -145,7 +145,7 @@ class StringSpool:
             tick(0)
 
     def _map_files(self) -> tuple[npt.NDArray[np.uint8], Words]:
-        return np.memmap(self._data, np.uint8, "r"), self._ends.mapped()
+        return np.memmap(self._data, np.uint8, "r"), self._ends.map()
 
     def numbers(self, start: int, end: int) -> Words:
         return (
@@ -259,7 +259,7 @@ class StringSample:
         per_record, start = strings_per_record(self._strings, self._bytes), 0
         while start < len(strings):
             self.records.append(
-                strings.slice(start, min(start + per_record, len(strings))).separated()
+                strings.slice(start, min(start + per_record, len(strings))).join_separated()
             )
             self._sample_bytes += len(self.records[-1])
             while self._sample_bytes > SAMPLE_BYTES and len(self.records) > 1:

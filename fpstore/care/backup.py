@@ -130,7 +130,7 @@ def _copy(
         target = folder / generation.folder.name
         target.mkdir()
         # The copied part of the log decides the moment; the other files never change.
-        end = LogFile(files[LOG_FILE], log_file, LogHeader.of(manifest)).durable_end()
+        end = LogFile(files[LOG_FILE], log_file, LogHeader.from_manifest(manifest)).durable_end()
         sizes = {
             name: os.fstat(descriptor).st_size if name != LOG_FILE else end
             for name, descriptor in files.items()

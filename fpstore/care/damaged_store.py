@@ -152,7 +152,7 @@ class DamagedStore:
         if log.fault is not None:
             self._report.note(log.fault)
         if self.manifest is not None and self.record is not None:
-            start = LogHeader.of(self.manifest)
+            start = LogHeader.from_manifest(self.manifest)
             try:
                 if log.header is not None:
                     log.header.check_belongs(log.path, start)

@@ -62,7 +62,7 @@ class RowFile:
 
     @cached_property
     def _mapped_rows(self) -> npt.NDArray[Any]:
-        return self._column.mapped() if len(self) else to_comparable(empty_rows(0, self._words))
+        return self._column.map() if len(self) else to_comparable(empty_rows(0, self._words))
 
     def read(self, start: int, end: int) -> Words:
         """Return the rows from ``start`` to before ``end``."""
@@ -83,7 +83,7 @@ class RowFile:
         )
         return places
 
-    def below(self, number: int, inclusive: bool = False) -> int:
+    def rank(self, number: int, inclusive: bool = False) -> int:
         """Return :meth:`places` of the row of a number."""
         return int(self.places(number_to_row(number, self._words), inclusive)[0])
 
@@ -206,7 +206,7 @@ class StringRecords(IntactRecords):
         layout = parse_layout(self.get(np.array(LAYOUT_KEYS, np.uint64)))
         self._reader = None if layout is None else RecordReader(layout)
         self._per_record = 1 if layout is None else layout.per_record
-        records = self.keys.below(LAYOUT_KEYS[0]) if layout is not None else 0
+        records = self.keys.rank(LAYOUT_KEYS[0]) if layout is not None else 0
         self.end = (
             (int(self.keys.read(records - 1, records)[0]) + 1) * self._per_record if records else 0
         )
@@ -240,7 +240,7 @@ def intact_log(
     """
     with _readable_copy(path, folder) as descriptor:
         log = LogFile(descriptor, path, header)
-        pieces = [records for records in _whole_records(log, end) if log.fits(records)]
+        pieces = [records for records in _whole_records(log, end) if log.fits_width(records)]
     expected, missing, losses = 1, list[str](), list[str]()
     for records in pieces:
         if records.first > expected:

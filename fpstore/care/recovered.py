@@ -152,8 +152,8 @@ class RecoveredSet:
             ):
                 if len(self.united):
                     first, last = rows_to_numbers(values[[0, -1]])
-                    yield from self._read_without_ids(start, self.united.below(first))
-                    start = self.united.below(last, inclusive=True)
+                    yield from self._read_without_ids(start, self.united.rank(first))
+                    start = self.united.rank(last, inclusive=True)
                 yield identify_rows(values, records.ids(number) if has_record else None)
         yield from self._read_without_ids(start, len(self.united))
 
@@ -167,7 +167,7 @@ class RecoveredSet:
         for number in range(len(records)):
             record = records.ids(number)
             (key,) = rows_to_numbers(records.keys.read(number, number + 1))
-            stop = self.united.below(key, inclusive=True)
+            stop = self.united.rank(key, inclusive=True)
             first = stop - (0 if record is None else len(record[0]))
             if first < start:
                 first, record = stop, None
@@ -360,7 +360,8 @@ class RecoveredRows:
             map(str, numbers[~has_name].tolist()),
         )
         return Batch(
-            fingerprints[has_name], StringColumn.of([name for name in names if name is not None])
+            fingerprints[has_name],
+            StringColumn.from_strings([name for name in names if name is not None]),
         )
 
     def list_missing_ids(self) -> None:

@@ -248,7 +248,7 @@ def _write(
         rows=rows.next_row,
         reserved=rows.reserved,
         **settings,
-    ).checked()
+    ).check()
     if store.manifest is None:
         index = "" if rows.id_kind == "string" else " has no index by id,"
         report.losses.append(

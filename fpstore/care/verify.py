@@ -85,7 +85,7 @@ def _check_tables(generation: Generation, report: Report, work: TrackedWork) -> 
     for number, table in enumerate(generation.tables):
         with _noting_faults(report):
             if not isinstance(table, ColumnTable):
-                keys = table.verified_keys(work.tick)
+                keys = table.verify_keys(work.tick)
                 if number in generation.record.filters:
                     with _noting_faults(report):
                         _check_filter(generation, number, keys)

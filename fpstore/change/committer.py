@@ -177,7 +177,7 @@ class Committer:
             self.settle()
             if self.before_flush is not None:
                 self.before_flush()
-            self.log.force()
+            self.log.sync_records()
             self._note_durable()
             self._flush_error = None
 
@@ -214,7 +214,7 @@ class Committer:
         self.unsettled, self._applied = False, self.log.number
         try:
             # other processes must see soon what this one shows, and no other change may follow
-            self.log.force()
+            self.log.sync_records()
             self._note_durable()
         except FpstoreError as error:
             self._flush_error = error  # the next change tries again
@@ -224,7 +224,7 @@ class Committer:
         tracker, number = self.tracker, manifest.generation.number
         remove_obsolete(tracker.current_path(), number)
         folder = tracker.current_path() / generation_folder(number)
-        log = LogWriter(folder / LOG_FILE, LogHeader.of(manifest))
+        log = LogWriter(folder / LOG_FILE, LogHeader.from_manifest(manifest))
         reader = LogReader(log.path, log.header)
         tracker.adopt(
             manifest,

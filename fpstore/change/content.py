@@ -48,7 +48,7 @@ class SnapshotContent:
         part: tuple[int, int] | None = None,
     ) -> None:
         self._snapshot, self._renumber = snapshot, renumber
-        changed, added = snapshot.changed
+        changed, added = snapshot.changed_groups
         self._drop, self._add = changed[~snapshot.still_stored(changed)], added[0]
         self._bounds: tuple[Words, Words] | None = None
         if part is not None:

@@ -253,7 +253,7 @@ class Merge:
     @staticmethod
     def _sample(snapshot: StoreSnapshot) -> Words:
         """Return fingerprints of the tables and of the changes, in proportion to their numbers."""
-        stored, added = snapshot.generation.full_sample(), snapshot.changed[1][0]
+        stored, added = snapshot.generation.full_sample(), snapshot.changed_groups[1][0]
         share = len(added) / max(len(added) + snapshot.generation.count, 1)
         from_added = min(round(SAMPLE_SIZE * share), len(added))
         return np.concatenate(
@@ -273,7 +273,7 @@ class Merge:
         record = tables.writer.record(number, tables.totals)
         manifest = tables.manifest._replace(generation=record)
         (temporary / LOG_FILE).unlink(missing_ok=True)
-        create_log(temporary / LOG_FILE, LogHeader.of(manifest))
+        create_log(temporary / LOG_FILE, LogHeader.from_manifest(manifest))
         sync_folder(temporary)
         temporary.rename(folder)
         sync_folder(folder.parent)
@@ -281,7 +281,7 @@ class Merge:
         try:
             home = self._tracker.current_path()
             generation = Generation(home, manifest, self._tracker.pages)
-            log = LogWriter(home / folder.name / LOG_FILE, LogHeader.of(manifest))
+            log = LogWriter(home / folder.name / LOG_FILE, LogHeader.from_manifest(manifest))
             reader = LogReader(log.path, log.header)
             self._switch(
                 generation,
@@ -391,7 +391,7 @@ class Merge:
             log.append(pack_change(change))
             apply(change)
             copied = _LogPosition(records.end, records.last, change.totals)
-        log.force()
+        log.sync_records()
         log.publish()
         return copied
 

@@ -102,7 +102,7 @@ class MergedStrings:
                 self._write_old(writer, old, copies, tick)
             number = self._first
             for strings in self._new_strings():
-                writer.add(strings.blanked(self._used[number : number + len(strings)]))
+                writer.add(strings.with_blanks(self._used[number : number + len(strings)]))
                 number += len(strings)
                 tick()
             return writer.finish()
@@ -128,7 +128,7 @@ class MergedStrings:
                 )
             at = whole * step
             for strings in old.decode_records(records[whole:], values[whole:]):
-                writer.add(strings.blanked(used[at : at + len(strings)]))
+                writer.add(strings.with_blanks(used[at : at + len(strings)]))
                 at += len(strings)
 
     @staticmethod
@@ -154,7 +154,9 @@ class MergedStrings:
             changes = (unused & (strings.sizes.reshape(unused.shape) > 0)).any(axis=1)
             if not changes.any():
                 continue
-            remaining = strings.blanked(~unused.ravel()).filter(np.repeat(changes, unused.shape[1]))
+            remaining = strings.with_blanks(~unused.ravel()).filter(
+                np.repeat(changes, unused.shape[1])
+            )
             for place, value in zip(
                 part[changes].tolist(),
                 writer.encode(records[part[changes]], remaining),
@@ -184,4 +186,4 @@ class MergedStrings:
 
 def _pieces(strings: Sequence[bytes]) -> Iterator[StringColumn]:
     for span in string_spans(strings):
-        yield StringColumn.of(strings[span])
+        yield StringColumn.from_strings(strings[span])

@@ -108,4 +108,4 @@ def _strings(snapshot: StoreSnapshot, numbers: Words) -> Iterator[StringColumn]:
             f"{folder}: id number {number} has no string: {RUN_REPAIR}", path=folder, got=number
         )
     for span in string_spans(added):
-        yield StringColumn.of(added[span])
+        yield StringColumn.from_strings(added[span])

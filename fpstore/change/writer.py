@@ -512,7 +512,7 @@ def open_for_writing(tracker: Tracker, sync: str, merge_at: float | None) -> Sto
         sync_folder(here)
         remove_obsolete(here, manifest.generation.number)
         before = tracker.log.published_end
-        log = LogWriter(here / generation.folder.name / LOG_FILE, LogHeader.of(manifest))
+        log = LogWriter(here / generation.folder.name / LOG_FILE, LogHeader.from_manifest(manifest))
         if log.durable != before:
             logger().warning(
                 "%s: a writer died: log recovered up to byte %d; published were %d",

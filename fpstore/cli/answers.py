@@ -47,7 +47,7 @@ class QueryBatch:
     first_id: int | None = None
 
     @classmethod
-    def of(cls, chunk: Chunk | QueryBatch) -> QueryBatch:
+    def from_chunk(cls, chunk: Chunk | QueryBatch) -> QueryBatch:
         return chunk if isinstance(chunk, cls) else cls(chunk.fingerprints, chunk.ids)
 
     def slice(self, start: int, end: int) -> QueryBatch:

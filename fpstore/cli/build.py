@@ -13,7 +13,7 @@ from fpstore.cli import content, options
 from fpstore.cli.content import FINGERPRINTS, ROWS, VECTORS, Notices
 from fpstore.cli.options import argument, option
 from fpstore.cli.output import print_json, print_table, print_text, summary
-from fpstore.cli.verb import Arguments, fail, option_name, output_is, verb
+from fpstore.cli.verb import Arguments, fail, option_name, output_guess, verb
 from fpstore.design.estimates import Plan
 from fpstore.design.families import SCAN, lookup_radius
 from fpstore.design.planner import Crossover, best_plan, crossover
@@ -70,7 +70,10 @@ _BUILD_OPTIONS = (
     *content.MAKING,
     options.replace_option("STORE", "a store"),
     *options.RESULT,
-    guesses={**output_is("the store to write is the first argument"), **options.THRESHOLD_GUESS},
+    guesses={
+        **output_guess("the store to write is the first argument"),
+        **options.THRESHOLD_GUESS,
+    },
 )
 def build(args: Arguments) -> None:
     """Build a store.
@@ -149,7 +152,7 @@ def build(args: Arguments) -> None:
         stats = store.stats()
     notices.report(args)
     _note_defaults(args, stats)
-    args.result(stats, args.timed(args.store, summary(stats)))
+    args.result(stats, args.with_time(args.store, summary(stats)))
 
 
 def _check_inputs(args: Arguments, kind: str) -> None:

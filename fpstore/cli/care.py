@@ -24,7 +24,7 @@ from fpstore.care.stats import distribution
 from fpstore.cli import options
 from fpstore.cli.options import argument, option, output_option
 from fpstore.cli.output import print_error, print_facts, print_json, print_table, summary
-from fpstore.cli.verb import Arguments, fail, index_module, output_is, usage_errors, verb
+from fpstore.cli.verb import Arguments, fail, index_module, output_guess, usage_errors, verb
 from fpstore.design.estimates import MIN_FINGERPRINTS_FOR_BYTES
 from fpstore.design.families import check_radius
 from fpstore.errors import plural
@@ -312,7 +312,7 @@ def _describe_fault(fault: dict[str, Any]) -> str:
     argument("path", "PATH"),
     options.replace_option("PATH", "a store"),
     *options.RESULT,
-    guesses=output_is("the copy is the second argument"),
+    guesses=output_guess("the copy is the second argument"),
 )
 def backup(args: Arguments) -> None:
     """Copy a store or index, even while it is in use.
@@ -331,7 +331,7 @@ def backup(args: Arguments) -> None:
     if args.as_json or not args.quiet:
         with fpstore.open(args.path) as copied:
             stats = copied.stats()
-        args.result(stats, args.timed(args.path, summary(stats)))
+        args.result(stats, args.with_time(args.path, summary(stats)))
 
 
 @verb(

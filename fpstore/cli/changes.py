@@ -24,7 +24,7 @@ from fpstore.cli.options import argument, option, whole_number
 from fpstore.cli.output import print_error, summary
 from fpstore.cli.questions import IDS, note_missing, parse_words, read_ids, scan_notice
 from fpstore.cli.signals import Interrupted, advice_on_interrupt
-from fpstore.cli.verb import Arguments, fail, index_module, output_is, verb
+from fpstore.cli.verb import Arguments, fail, index_module, output_guess, verb
 from fpstore.disk.refusals import NOTHING_CHANGED
 from fpstore.errors import FpstoreError, InputError, ScanWarning, StoreLockedError, plural
 from fpstore.io import Chunk, open_reader
@@ -195,7 +195,7 @@ def insert(args: Arguments) -> int:
             totals = {"fingerprints": len(opened), "ids": len(opened.ids)}
             merge_notice(opened, args.store, args)
     notices.report(args)
-    line = args.timed(args.store, str(counts))
+    line = args.with_time(args.store, str(counts))
     if not (args.unmatched and args.output == "-"):
         args.result({"rows": counts.done, counts.verb: counts.inserted, **totals}, line)
     elif not args.quiet:
@@ -357,7 +357,7 @@ def _insert_chunk(
         warnings.simplefilter("ignore", ScanWarning)  # it was noted before
         put = store.probe_upsert_many if args.upsert else store.probe_insert_many
         matches = put(chunk.fingerprints, ids, args.radius, threads=args.threads)
-    write(QueryBatch.of(chunk), matches, chunk.ids)
+    write(QueryBatch.from_chunk(chunk), matches, chunk.ids)
     assert matches.inserted is not None
     return int(np.count_nonzero(matches.inserted))
 
@@ -577,7 +577,7 @@ def _merge(args: Arguments, merge: Callable[[Store, dict[str, Any]], None]) -> N
             merge(opened, {"memory": args.memory, "threads": args.threads, "progress": bars})
         stats = opened.stats()
     merged = stats["generation"] != generation
-    line = args.timed(args.store, f"generation {stats['generation']}, {summary(stats)}")
+    line = args.with_time(args.store, f"generation {stats['generation']}, {summary(stats)}")
     if not merged:
         line = (
             f"{printable(args.store)}: nothing to merge yet: {plural(changes, 'change')} since "
@@ -603,7 +603,7 @@ def _merge(args: Arguments, merge: Callable[[Store, dict[str, Any]], None]) -> N
         into="overwrite",
     ),
     *options.RESULT,
-    guesses=output_is("the folder to write to is the second argument"),
+    guesses=output_guess("the folder to write to is the second argument"),
 )
 def split(args: Arguments) -> None:
     """Write the content of a store to several stores.

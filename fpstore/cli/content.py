@@ -433,7 +433,7 @@ class Notices:
     """The files, rows or vectors that are left out: counted, and listed in a file."""
 
     def __init__(self, kind: str, left_out: str | None = None) -> None:
-        self.of(kind)
+        self.set_kind(kind)
         self._list = (
             None
             if left_out is None
@@ -443,7 +443,7 @@ class Notices:
         self._counts: Counter[str] = Counter()
         self._first: dict[str, list[str]] = {}
 
-    def of(self, kind: str) -> None:
+    def set_kind(self, kind: str) -> None:
         """Set the kind of the inputs, where the verb learns it late."""
         self._noun = {ROWS: "row", VECTORS: "vector"}.get(kind, "file")
 

@@ -302,7 +302,7 @@ def _maker(args: Arguments, kind: str) -> Any:
 def _plan_search(args: Arguments, job: DedupJob, corpus: RowSource) -> DedupJob:
     """Return the job with the search for this corpus; note the recall of bands."""
     with usage_errors():
-        job = job.planned(corpus)
+        job = job.plan_search(corpus)
     if job.bands is not None:
         recall = f"{job.recall:.1%} of the pairs of similarity {job.jaccard:.3g} are found"
         args.note(
@@ -352,7 +352,7 @@ def _note_chance(
         args.note(f"{at} are near each other by chance: in this corpus {share}; {advice}")
     elif (
         args.verify is None
-        and job.strangers(documents) >= NOTED_CHANCE
+        and job.unrelated_matches(documents) >= NOTED_CHANCE
         and (job.fingerprinter is None or minhash_in(job.fingerprinter) is not None)
     ):
         args.note(

@@ -103,7 +103,7 @@ def _query_texts(args: Arguments, index: LshStore[Any], notices: Notices) -> Ite
         if columns is None:
             fail("--input is for rows: --text-field names their column of texts")
         content.refuse_foreign(args, ROWS)
-        notices.of(ROWS)
+        notices.set_kind(ROWS)
         reading = {"chunk_rows": content.CHUNK_ROWS}
         reader = content.open_inputs(args, ROWS, args.input, maker, notices, columns, **reading)
         yield from _sketch_texts(index, reader)
@@ -127,7 +127,7 @@ def _query_texts(args: Arguments, index: LshStore[Any], notices: Notices) -> Ite
             continue
         text = content.standard_input(notices, args.encoding)
         number, rows = index.bands
-        items = Items.of(next(index.hasher.sketched([text], number * rows)), index.bands)
+        items = Items.from_sketches(next(index.hasher.sketched([text], number * rows)), index.bands)
         if not len(items.rows):
             raise InputError(
                 f"standard input: {SENTENCES[NO_WORDS]}, so nothing is near it", path="-"
@@ -217,7 +217,7 @@ def insert(args: Arguments) -> None:
         maker, columns = _maker(args, index)
         kind = TEXTS if columns is None else ROWS
         content.refuse_foreign(args, kind)
-        notices.of(kind)
+        notices.set_kind(kind)
         reading["chunk_rows"] = content.CHUNK_ROWS
         reader = content.open_inputs(args, kind, args.inputs, maker, notices, columns, **reading)
         if reader.row_numbers and (upsert or (totals.id_kind != "row" and totals.ids)):
@@ -235,7 +235,8 @@ def insert(args: Arguments) -> None:
     change = "changed" if upsert else "inserted"
     line = f"{plural(changed, 'text')} {change}, {plural(documents, 'document')}"
     args.result(
-        {"texts": done, change: changed, "documents": documents}, args.timed(args.store, line)
+        {"texts": done, change: changed, "documents": documents},
+        args.with_time(args.store, line),
     )
 
 
@@ -263,7 +264,7 @@ def merge(args: Arguments) -> None:
     with args.bars() as bars, fpstore.open(args.store, "r+", hasher=None) as index:
         index.merge(memory=args.memory, threads=args.threads, progress=bars)
         stats = index.stats()
-    args.result(stats, args.timed(args.store, summary(stats)))
+    args.result(stats, args.with_time(args.store, summary(stats)))
 
 
 # Take care

@@ -9,7 +9,7 @@ from fpstore.cli import content, options
 from fpstore.cli.content import FINGERPRINTS, Notices
 from fpstore.cli.options import argument, option
 from fpstore.cli.output import print_json, summary
-from fpstore.cli.verb import Arguments, Verbs, fail, output_is, verb
+from fpstore.cli.verb import Arguments, Verbs, fail, output_guess, verb
 from fpstore.lsh import LshPlan
 from fpstore.lsh.api import UNKNOWN_COUNT
 from fpstore.lsh.plan import resize
@@ -117,7 +117,7 @@ def plan(args: Arguments) -> None:
     options.replace_option("INDEX", "an index"),
     *options.LIMITS,
     *options.RESULT,
-    guesses=output_is("the index to write is the first argument"),
+    guesses=output_guess("the index to write is the first argument"),
 )
 def build(args: Arguments) -> None:
     """Build an index of texts.
@@ -180,4 +180,4 @@ def build(args: Arguments) -> None:
     with index:
         stats = index.stats()
     notices.report(args)
-    args.result(stats, args.timed(args.store, summary(stats)))
+    args.result(stats, args.with_time(args.store, summary(stats)))

@@ -12,7 +12,7 @@ from fpstore.base.arguments import printable
 from fpstore.base.width import WIDTHS
 from fpstore.cli.options import argument, option
 from fpstore.cli.signals import advice_on_interrupt
-from fpstore.cli.verb import Arguments, fail, output_is, usage_errors
+from fpstore.cli.verb import Arguments, fail, output_guess, usage_errors
 from fpstore.io import Writer, open_writer
 from fpstore.work.checkpoint import Checkpoint, JobIdentity, remove_ended
 
@@ -27,7 +27,7 @@ def _check_output_argument(context: click.Context, _: click.Parameter, output: s
 
 
 OUTPUT = argument("output", "OUTPUT", callback=_check_output_argument)
-OUTPUT_IS_LAST = output_is("OUTPUT is the last argument, after all inputs")
+OUTPUT_IS_LAST = output_guess("OUTPUT is the last argument, after all inputs")
 SUFFIX = ".resume"
 RESUME = option(
     "--resume",

@@ -296,7 +296,7 @@ def _answer_batches(
     """
     at_once = FIRST_QUERIES
     for chunk in chunks:
-        start, queries = 0, QueryBatch.of(chunk)
+        start, queries = 0, QueryBatch.from_chunk(chunk)
         while start < len(chunk.fingerprints):
             batch = queries.slice(start, start + at_once)
             matches = answer(batch.fingerprints)

@@ -120,7 +120,7 @@ def run(args: Arguments) -> None:
         ended = "done" if done else "was done before"
         args.result(
             {"index": args.index, "was_done": not done},
-            args.timed(args.plan, f"task {args.index} {ended}"),
+            args.with_time(args.plan, f"task {args.index} {ended}"),
         )
         return
     args.refuse("is for --index: each of --processes has one thread", "threads")
@@ -128,7 +128,7 @@ def run(args: Arguments) -> None:
     tasks = plural(len(plan), "task")
     args.result(
         {"tasks": len(plan)},
-        args.timed(args.plan, f"{tasks} done; fpstore task finish ends the job"),
+        args.with_time(args.plan, f"{tasks} done; fpstore task finish ends the job"),
     )
 
 
@@ -268,7 +268,7 @@ def remove(args: Arguments) -> None:
             f"{args.plan}: {plural(len(foreign), 'file')} of others "
             f"stay{'s' if len(foreign) == 1 else ''}: {foreign[0]}"
         )
-    args.result({"removed": args.plan, "others": foreign}, args.timed(args.plan, "removed"))
+    args.result({"removed": args.plan, "others": foreign}, args.with_time(args.plan, "removed"))
 
 
 def show_summary(args: Arguments, summary: dict[str, Any]) -> None:
@@ -310,7 +310,7 @@ def show_plan(args: Arguments, plan: Plan) -> None:
         "digest": plan.digest,
         "stages": [stage._asdict() for stage in stages],
     }
-    args.result(record, f"{args.timed(args.plan, line)}\nfpstore task {then}")
+    args.result(record, f"{args.with_time(args.plan, line)}\nfpstore task {then}")
 
 
 def plan_or_run(args: Arguments, spec: Spec, **sizes: Any) -> None:

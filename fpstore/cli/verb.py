@@ -89,7 +89,7 @@ class Arguments(SimpleNamespace):
         if not getattr(self, "quiet", False):
             print_error(message)
 
-    def timed(self, path: str, line: str) -> str:
+    def with_time(self, path: str, line: str) -> str:
         """Return a line about a store, with its path and the time since the command began."""
         return f"{printable(path)}: {line}, {time.monotonic() - self.began:.1f} s"
 
@@ -263,7 +263,7 @@ def index_module(args: Arguments) -> Any:
     return import_module("fpstore.cli.index") if is_index(Path(args.store)) else None
 
 
-def output_is(where: str) -> dict[str, str]:
+def output_guess(where: str) -> dict[str, str]:
     """Return the guesses of a command whose output is an argument."""
     return dict.fromkeys(("-o", "--output"), where)
 

@@ -27,7 +27,7 @@ class BlockPacking(NamedTuple):
     # which tables have filters: all that save time, none, or where filters pay for their bytes
     filter: bool | str = AUTO
 
-    def preferring(self, prefer: str, storage: str = "hot") -> BlockPacking:
+    def resolve_filter(self, prefer: str, storage: str = "hot") -> BlockPacking:
         """Return these blocks with ``filter`` decided where it is ``auto``.
 
         ``speed`` takes all filters, ``space`` none. Tables on disk have none either: each look-up

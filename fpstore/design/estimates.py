@@ -294,7 +294,9 @@ class _BlockModel:
 
     def _load(self, lookup: TableLookup) -> _LookupLoad:
         shape = self._shapes[lookup.table] if lookup.filtered else None
-        passing = 1.0 if shape is None else shape.passing(self._entries(lookup, shape.prefix_bits))
+        passing = (
+            1.0 if shape is None else shape.passing_share(self._entries(lookup, shape.prefix_bits))
+        )
         return _LookupLoad(lookup, self._entries(lookup, lookup.prefix_bits), passing)
 
     def _entries(self, lookup: TableLookup, prefix_bits: int) -> float:

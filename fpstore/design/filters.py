@@ -36,7 +36,7 @@ class FilterShape(NamedTuple):
     bucket_bits: int  # leading bits that choose a bucket of words
     bits_per_prefix: int  # of the filter, for each distinct prefix
 
-    def passing(self, entries: float) -> float:
+    def passing_share(self, entries: float) -> float:
         """Return the share of look-ups that pass, if a look-up meets a mean of ``entries``."""
         in_table = 1 - exp(-entries)
         # A word has the prefixes of a Poisson distribution: the mean of the cube of its share of
@@ -79,7 +79,7 @@ def _shape(prefix_bits: int, flips: int, fingerprint_count: int) -> FilterShape 
     def cost(shape: FilterShape) -> float:
         lookups = ball_size(shape.prefix_bits, flips)
         return lookups * (
-            1 + OPENED_TESTS * shape.passing(fingerprint_count / 2.0**shape.prefix_bits)
+            1 + OPENED_TESTS * shape.passing_share(fingerprint_count / 2.0**shape.prefix_bits)
         )
 
     most = min(prefix_bits, log2_count + FINER_BITS, MAX_PREFIX_BITS)

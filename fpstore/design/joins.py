@@ -163,7 +163,7 @@ def dealt_design(
 
     All blocks then separate rows about equally well.
     """
-    even_bits = sample.most_even_first(range(design.width.bits) if bits is None else bits)
+    even_bits = sample.order_by_evenness(range(design.width.bits) if bits is None else bits)
     blocks = len(design.tables)
     length = len(even_bits) // blocks
     bucket = min(design.tables[0].prefix_bits, length)
@@ -171,7 +171,7 @@ def dealt_design(
     if blocks > 1 and bucket:
         exchange(cut, bucket, max(*block_thresholds(blocks, design.radius), 1), sample)
     tables = _tables(
-        [sample.most_even_first(block) for block in cut.tolist()],
+        [sample.order_by_evenness(block) for block in cut.tolist()],
         bucket,
         design.radius,
         design.width.bits,
@@ -282,9 +282,9 @@ def plan_join(
         )
 
     plans = with_times(designs(count, radius, width, bits), None)
-    if sample is None or not sample.skewed:
+    if sample is None or not sample.is_skewed:
         return plans[0][1]
-    even_bits = sample.most_even_first(range(width) if bits is None else bits)
+    even_bits = sample.order_by_evenness(range(width) if bits is None else bits)
     best = [design for _, design in plans[:SAMPLED_PLANS]]
     sampled = with_times([*best, scan_design(radius, width, even_bits)], sample)
     least, first = sampled[0]

@@ -113,7 +113,7 @@ def plan(
     n = check_whole(n, 0, 2**64, "n")
     check_choice(storage, STORAGE, "storage")
     check_choice(prefer, PREFER, "prefer")
-    blocks = check_blocks(block_bytes, codec, width, filter).preferring(prefer, storage)
+    blocks = check_blocks(block_bytes, codec, width, filter).resolve_filter(prefer, storage)
     disk_budget = None if disk_budget is None else parse_size(disk_budget, "disk_budget")
     memory_budget = None if memory_budget is None else parse_size(memory_budget, "memory_budget")
     rows = None if sample is None else check_fingerprints(sample, valid_width, "sample")
@@ -131,7 +131,7 @@ def _rank_plans(n: int, radius: int, required: Requirements, sample: Words | Non
     if required.memory_budget is None and storage == "hot":
         required = required._replace(memory_budget=total_memory() // 2)
     measured = None if sample is None else Sample(sample, required.width)
-    if measured is not None and not measured.skewed:
+    if measured is not None and not measured.is_skewed:
         measured = None
     plans = (
         list(_uniform(n, radius, required))
@@ -187,7 +187,7 @@ def crossover(n: int, radius: int, storage: str = "hot", width: int = WORD_BITS)
     Data are uniform, and there are no budgets.
     """
     blocks, most_radius = (
-        BlockPacking(default_block_bytes(width)).preferring("speed", storage),
+        BlockPacking(default_block_bytes(width)).resolve_filter("speed", storage),
         lookup_radius(width),
     )
     required = Requirements(Width(width), memory_budget=NO_BUDGET, blocks=blocks)

@@ -105,7 +105,7 @@ class Sample:
                 )
         return out
 
-    def most_even_first(self, bits: Iterable[int]) -> list[int]:
+    def order_by_evenness(self, bits: Iterable[int]) -> list[int]:
         """Return bits by how evenly their values are spread.
 
         The first bits separate most fingerprints.
@@ -131,7 +131,7 @@ class Sample:
         return sample_evenly(rows[::2], QUERIES), sample_evenly(rows[1::2], POINTS)
 
     @property
-    def skewed(self) -> bool:
+    def is_skewed(self) -> bool:
         """Whether some 16 successive bits take far fewer values than random bits would."""
         m = len(self._values)
         if m < SAMPLE_SIZE:

@@ -58,7 +58,7 @@ class StoredFile:
     def fileno(self) -> int:
         return self._descriptor
 
-    def exactly(self, at: int, count: int, room: int = 0) -> Bytes:
+    def read_padded(self, at: int, count: int, room: int = 0) -> Bytes:
         """Return bytes of the file, with some zeros behind them.
 
         CorruptStoreError if the file ends before.
@@ -71,7 +71,7 @@ class StoredFile:
             )
         return np.frombuffer(data + bytes(room), np.uint8)
 
-    def mapped(self, pages: str) -> Bytes:
+    def map_for_probes(self, pages: str) -> Bytes:
         """Return the bytes of the file for probes, which read a few pages.
 
         For ``pages`` see :func:`fpstore.open`.
@@ -79,12 +79,12 @@ class StoredFile:
         self._bytes = _map(self.path, self._descriptor, pages, mmap.MADV_RANDOM)
         return self._bytes
 
-    def mapped_in_order(self) -> Bytes:
+    def map_for_scans(self) -> Bytes:
         """Return the bytes through a separate mapping, for which the system reads ahead."""
         return _map(self.path, self._descriptor, LAZY, mmap.MADV_NORMAL)
 
-    def map_cached(self) -> None:
-        """Map the pages of :meth:`mapped` that are in the page cache, so that probes do not fault.
+    def map_cached_pages(self) -> None:
+        """Map the pages of :meth:`map_for_probes` in the page cache, so that probes do not fault.
 
         It maps pieces of 64 MiB, if all of their pages are there. It does nothing where the system
         does not report cached pages: before Linux 6.5, and for files that the user may neither own

@@ -15,7 +15,7 @@ WRITE_BYTES = 1 << 21  # a large page
 
 
 class Output:
-    """A new file: :meth:`room` and :meth:`advance`, or :meth:`write`; :meth:`finish`; :meth:`sync`.
+    """A new file: :meth:`reserve` and :meth:`advance`, or :meth:`write`; then :meth:`finish`.
 
     A file of less than a piece is written when it is complete. Each piece fills a large page of the
     page cache, where the file system has such: then look-ups in the mapped file translate few
@@ -31,7 +31,7 @@ class Output:
         self._filled = self._written = 0  # bytes in the buffer, and in the pieces before it
         self._worker = Worker(True) if threaded else None
 
-    def room(self, size: int) -> Bytes:
+    def reserve(self, size: int) -> Bytes:
         """Return memory behind the written bytes, of at least this size.
 
         Valid until the next call.
@@ -54,7 +54,7 @@ class Output:
         while done < len(data):
             # To the end of a piece: so the buffer need not grow, which takes another one meanwhile.
             piece = data[done : done + WRITE_BYTES - self._filled % WRITE_BYTES]
-            self.room(len(piece))[: len(piece)] = piece
+            self.reserve(len(piece))[: len(piece)] = piece
             self.advance(len(piece))
             done += len(piece)
 

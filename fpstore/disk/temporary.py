@@ -159,7 +159,7 @@ class SpillFile:
             raise OSError("shorter than what was written to it")
         return got
 
-    def mapped(self) -> Bytes:
+    def map(self) -> Bytes:
         """Return the bytes, one or more, mapped: they are read as they are looked at."""
         self._write()
         with self._errors():
@@ -179,7 +179,7 @@ class SpilledNumbers:
         self._file.append(numbers.view(np.uint8))
 
     def finish(self) -> npt.NDArray[Any]:
-        numbers = self._file.mapped().view(self._empty.dtype) if self._file.size else self._empty
+        numbers = self._file.map().view(self._empty.dtype) if self._file.size else self._empty
         self._file.close()  # the mapping stays
         return numbers
 

@@ -65,12 +65,12 @@ class ColumnTable(StoredFile):
         self._entry_bytes = 8 * self._words if self._is_rows else 2
         self._rest_bytes = -(-self.header.rest_bits // 8)
         if pages is not None:
-            self.kernel = _kernel.ColumnTable(self.mapped(pages), printable(path))
+            self.kernel = _kernel.ColumnTable(self.map_for_probes(pages), printable(path))
 
     @cached_property
-    def in_order(self) -> _kernel.ColumnTable:
+    def for_scans(self) -> _kernel.ColumnTable:
         """The table for scans, through a separate mapping for which the system reads ahead."""
-        return _kernel.ColumnTable(self.mapped_in_order(), printable(self.path))
+        return _kernel.ColumnTable(self.map_for_scans(), printable(self.path))
 
     @property
     def spec(self) -> TableSpec:
@@ -95,7 +95,7 @@ class ColumnTable(StoredFile):
         """The size of the directory, which leads to entries."""
         return self.header.tags_offset - self.header.directory_offset
 
-    def skewed(self, bound: float) -> bool:
+    def is_skewed(self, bound: float) -> bool:
         """Whether a look-up meets over ``bound`` times the entries that it would in random bits."""
         counts = np.diff(self.directory.astype(np.float64))
         n = float(counts.sum())
@@ -110,7 +110,7 @@ class ColumnTable(StoredFile):
         check_facts(
             self.path,
             self.header,
-            **ColumnLayout.of(design, table, fingerprint_count, set_digest)._asdict(),
+            **ColumnLayout.from_design(design, table, fingerprint_count, set_digest)._asdict(),
         )
 
     # Reading
@@ -127,8 +127,8 @@ class ColumnTable(StoredFile):
         """Return the bytes of successive pages, and which of them differ from their checksums."""
         header, size = self.header, _kernel.PAGE_BYTES
         at = _kernel.HEADER_BYTES + size * first
-        data = self.exactly(at, min(size * (end - first), header.checksums_offset - at))
-        stored = self.exactly(header.checksums_offset + 8 * first, 8 * (end - first)).view(
+        data = self.read_padded(at, min(size * (end - first), header.checksums_offset - at))
+        stored = self.read_padded(header.checksums_offset + 8 * first, 8 * (end - first)).view(
             np.uint64
         )
         return data, np.flatnonzero(_kernel.page_checksums(data, header.seed, first) != stored)

@@ -55,7 +55,7 @@ class Dictionary:
         Each record is read once.
         """
         out = np.full(len(strings), NO_NUMBER)
-        hashes = StringColumn.of(strings).hashes()
+        hashes = StringColumn.from_strings(strings).hashes()
         lims, listed = self.mapping.gather(hashes)
         owners = np.repeat(np.arange(len(strings)), np.diff(lims))
         order = np.argsort(listed, kind="stable")

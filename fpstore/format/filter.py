@@ -70,7 +70,7 @@ class FilterReader(StoredFile):
     def __init__(self, path: Path, pages: str = LAZY) -> None:
         super().__init__(path)
         self.start()
-        self.kernel = _kernel.Filter(self.mapped(pages), printable(path))
+        self.kernel = _kernel.Filter(self.map_for_probes(pages), printable(path))
         self.file_bytes = self.kernel.file_bytes
 
     def check_place(
@@ -124,7 +124,7 @@ class FilterReader(StoredFile):
     def _compare(self, at: int, expected: Bytes) -> int:
         for start in range(0, len(expected), COMPARED_BYTES):
             piece = expected[start : start + COMPARED_BYTES]
-            wrong = np.flatnonzero(self.exactly(at + start, len(piece)) != piece)
+            wrong = np.flatnonzero(self.read_padded(at + start, len(piece)) != piece)
             if len(wrong):
                 message = (
                     f"byte {at + start + int(wrong[0])} differs from what its table gives: "

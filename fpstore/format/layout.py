@@ -75,7 +75,7 @@ class ColumnLayout(NamedTuple):
     table_count: int = 1
 
     @classmethod
-    def of(
+    def from_design(
         cls, design: Design, table: int, fingerprint_count: int, set_digest: int
     ) -> ColumnLayout:
         """Return the layout of a column table, which follows from the design and the set."""

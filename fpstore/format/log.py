@@ -59,7 +59,7 @@ class LogHeader(NamedTuple):
     width: int  # bits of a fingerprint; 0 where records of any width are taken
 
     @classmethod
-    def of(cls, manifest: Manifest) -> Self:
+    def from_manifest(cls, manifest: Manifest) -> Self:
         """Return the header of the log of a manifest's generation."""
         record = manifest.generation
         totals = Totals(record.fingerprints, record.ids, record.next_row, record.id_kind)
@@ -293,12 +293,12 @@ class LogFile:
             for records in self.whole_records(place, number, end):
                 if exact != self._is_exact():
                     break  # it may be what that writer has not made durable yet
-                yield self.checked(records)
+                yield self.check_records(records)
                 place, number = records.end, records.last + 1
         if not exact:
             self.check_tail(place, published)
         elif place < published:
-            raise self.damaged_at(place)
+            raise self.damage_error(place)
 
     def durable_end(self) -> int:
         """Check that the log belongs to the manifest; return where its durable part ends."""
@@ -310,7 +310,7 @@ class LogFile:
             place = records.end
         return place
 
-    def checked(self, records: Records) -> Records:
+    def check_records(self, records: Records) -> Records:
         """Return records; CorruptStoreError if no writer can have logged them.
 
         That is so if the totals exceed the rows that fit into the log, if a string is not UTF-8, or
@@ -326,7 +326,7 @@ class LogFile:
             fault = f"counts of record {records.last}"
         elif not all(map(is_valid_id, records.change.strings)):
             fault = f"a string of records {records.first} to {records.last}"
-        elif not self.fits(records):
+        elif not self.fits_width(records):
             fault = f"a fingerprint of records {records.first} to {records.last}"
         if fault is not None:
             raise CorruptStoreError(
@@ -334,10 +334,10 @@ class LogFile:
             )
         return records
 
-    def fits(self, records: Records) -> bool:
+    def fits_width(self, records: Records) -> bool:
         """Return whether no fingerprint has a bit below the width."""
         width = self.header.width
-        return not width or Width(width).fits(records.change.fingerprints)
+        return not width or Width(width).fits_width(records.change.fingerprints)
 
     def check_tail(self, place: int, published: int) -> None:
         """Refuse a log whose records stop being whole at a place that was durable.
@@ -346,9 +346,9 @@ class LogFile:
         the machine stopped while the record was written, and no reader has seen it.
         """
         if place < published or any(durable > place for _, durable, _ in self.later_records(place)):
-            raise self.damaged_at(place)
+            raise self.damage_error(place)
 
-    def damaged_at(self, place: int) -> CorruptStoreError:
+    def damage_error(self, place: int) -> CorruptStoreError:
         message = (
             f"{self.path}: the log is damaged at byte {place} (a record is not whole): {RUN_REPAIR}"
         )

@@ -129,7 +129,7 @@ class LogWriter(OpenLog):
                 write_all(self.descriptor, record, place)
             self.place, self.number = end, number + 1
             if durable:
-                self.force()
+                self.sync_records()
         except BaseException as error:
             self.take_back(place, number)
             if is_system_error(error):
@@ -152,7 +152,7 @@ class LogWriter(OpenLog):
             write_all(self.descriptor, bytes(min(MAX_STEP, end - start)), start)
         self._size = max(self._size, end)
 
-    def force(self) -> None:
+    def sync_records(self) -> None:
         """Make the appended records durable; others do not see them yet.
 
         After StorageError they stay appended: call this again, or :meth:`take_back`.
@@ -185,7 +185,7 @@ class LogWriter(OpenLog):
             )
 
     def publish(self) -> None:
-        """Let others see the records that :meth:`force` has made durable."""
+        """Let others see the records that :meth:`sync_records` has made durable."""
         self.durable = self._furthest = self.place
         self.words[END] = end_word(self.durable) | self._flag  # one store of 8 aligned bytes
 
@@ -206,7 +206,7 @@ class LogWriter(OpenLog):
         self._size = max(self._size, self._furthest)
         self._forced, self._unsure = _NOT_FORCED, True
         with suppress(OSError):
-            self.force()
+            self.sync_records()
 
     def read(self, place: int, number: int, end: int | None = None) -> Iterator[Records]:
         """Yield the records appended from a place on, in pieces, up to ``end``.
@@ -216,10 +216,10 @@ class LogWriter(OpenLog):
         """
         end = self.place if end is None else end
         for records in self.whole_records(place, number, end):
-            yield self.checked(records)
+            yield self.check_records(records)
             place = records.end
         if place != end:
-            raise self.damaged_at(place)
+            raise self.damage_error(place)
 
     def supersede(self) -> None:
         """Announce another generation to readers, which then look for it at each question."""

@@ -78,7 +78,7 @@ class PackedWriter:
         """
         counts = []
         for start in range(0, len(keys), FEED_KEYS):
-            room = self._file.room(self._room)
+            room = self._file.reserve(self._room)
             piece = keys[start : start + FEED_KEYS]
             n = self._encoder.feed(piece, room, self._block_keys, self._counts)
             if self._filter is not None:
@@ -151,7 +151,7 @@ class PackedTable(StoredFile):
         self.file_bytes = self.header.file_bytes
         if pages is not None:
             # Probes need only the blocks that they look into, and a small key index at once.
-            self.kernel = _kernel.Table(self.mapped(pages), printable(path))
+            self.kernel = _kernel.Table(self.map_for_probes(pages), printable(path))
             if self.index_bytes <= INDEX_AT_OPEN:
                 with translate_refusals(path):
                     os.posix_fadvise(
@@ -162,9 +162,9 @@ class PackedTable(StoredFile):
                     )
 
     @cached_property
-    def in_order(self) -> _kernel.Table:
+    def for_scans(self) -> _kernel.Table:
         """The table for scans, through a separate mapping for which the system reads ahead."""
-        return _kernel.Table(self.mapped_in_order(), printable(self.path))
+        return _kernel.Table(self.map_for_scans(), printable(self.path))
 
     @property
     def spec(self) -> TableSpec:
@@ -231,7 +231,7 @@ class PackedTable(StoredFile):
         )
 
     def _words(self, at: int, count: int) -> Words:
-        return self.exactly(at, 8 * count).view(np.uint64)
+        return self.read_padded(at, 8 * count).view(np.uint64)
 
     # Blocks
 
@@ -266,7 +266,7 @@ class PackedTable(StoredFile):
         if not before:
             keys = np.concatenate([Width(header.width).row(0), keys])
         at = _kernel.HEADER_BYTES + start * header.block_bytes
-        return self.exactly(at, count * header.block_bytes, _kernel.OVERREAD_BYTES), keys
+        return self.read_padded(at, count * header.block_bytes, _kernel.OVERREAD_BYTES), keys
 
     def pieces(self, start: int = 0, reuse: bool = False) -> Iterator[tuple[Words, Counts]]:
         """Yield (permuted keys, entry counts of their blocks) in order, in bounded pieces.
@@ -283,11 +283,11 @@ class PackedTable(StoredFile):
     # Everything
 
     def verify(self, tick: Callable[[int], None] = lambda rows: None) -> None:
-        """Read and check everything; see :meth:`verified_keys`."""
-        for _ in self.verified_keys(tick):
+        """Read and check everything; see :meth:`verify_keys`."""
+        for _ in self.verify_keys(tick):
             pass
 
-    def verified_keys(self, tick: Callable[[int], None] = lambda rows: None) -> Iterator[Words]:
+    def verify_keys(self, tick: Callable[[int], None] = lambda rows: None) -> Iterator[Words]:
         """Yield the permuted keys in order, and check everything.
 
         The checksum, the lengths and the key of each block are checked before its keys are yielded.

@@ -188,7 +188,9 @@ class StringWriter:
 
     def add(self, strings: StringColumn) -> None:
         """Append strings; an empty one stands for a number that is not in use."""
-        waiting = StringColumn.joined([self._waiting, strings]) if len(self._waiting) else strings
+        waiting = (
+            StringColumn.concatenate([self._waiting, strings]) if len(self._waiting) else strings
+        )
         step = self._layout.per_record
         whole = len(waiting) // step * step
         self._compress(waiting.slice(0, whole))
@@ -209,7 +211,7 @@ class StringWriter:
         segments = np.stack(
             [np.append(np.uint64(0), ends[:-1]), np.diff(ends, prepend=np.uint64(0))], axis=1
         )
-        contents = self._zstandard.BufferWithSegments(strings.separated(), segments.tobytes())
+        contents = self._zstandard.BufferWithSegments(strings.join_separated(), segments.tobytes())
         frames = self._compressor.multi_compress_to_buffer(contents, threads=self._threads)
         return [
             with_checksum(record, frames[i].tobytes()) for i, record in enumerate(records.tolist())

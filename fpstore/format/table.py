@@ -33,5 +33,7 @@ def table_writer(path: Path, layout: TableLayout) -> TableWriter:
         return PackedWriter(path, layout)
     return ColumnWriter(
         path,
-        ColumnLayout.of(layout.design, layout.table, layout.fingerprint_count, layout.set_digest),
+        ColumnLayout.from_design(
+            layout.design, layout.table, layout.fingerprint_count, layout.set_digest
+        ),
     )

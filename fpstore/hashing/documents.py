@@ -153,7 +153,7 @@ class Walk:
             if stat.S_ISDIR(status.st_mode):
                 yield from self._folder_files(path, status, hidden)
             else:
-                yield File(path, FileState.of(str(path), status), is_explicit=True)
+                yield File(path, FileState.from_path(str(path), status), is_explicit=True)
         if not self._hidden_reported:
             self._hidden_reported = True
             hidden.report()
@@ -221,7 +221,7 @@ class Walk:
             for path, entry in open_folders[-1][0]:
                 if stat.S_ISREG(entry.st_mode):
                     if self._has_suffix(path.name):
-                        yield File(path, FileState.of(str(path), entry), is_explicit=False)
+                        yield File(path, FileState.from_path(str(path), entry), is_explicit=False)
                 elif self._recursive and stat.S_ISDIR(entry.st_mode) and not _holds_a_store(path):
                     identity = (entry.st_dev, entry.st_ino)
                     if all(identity != above for _, above in open_folders):
@@ -412,7 +412,7 @@ class DocumentFiles(RowSource):
             BATCH_CHARS,
         ):
             yield Batch(
-                ids=StringColumn.of([document.id for document in documents]),
+                ids=StringColumn.from_strings([document.id for document in documents]),
                 known=np.ones(len(documents), bool),
                 texts=[document.text for document in documents],
                 paths=[document.path for document in documents],
@@ -421,7 +421,7 @@ class DocumentFiles(RowSource):
 
     def states(self) -> list[FileState]:
         """Return the state of each file, in order."""
-        return [FileState.of(str(file.path)) for file in self.walk.files()]
+        return [FileState.from_path(str(file.path)) for file in self.walk.files()]
 
     def check_names(self) -> None:
         """Raise InputError for inputs of one name, whose copies would collide."""
@@ -483,14 +483,14 @@ def _copy_edited(document: Document, number: int, edit: Edit, place: Path) -> No
             f"{advice}",
             path=document.path,
         )
-    elif (text := edit.edited(number, document.text)) is not None:
+    elif (text := edit.edit_text(number, document.text)) is not None:
         place.with_name(inner_name(place)).write_bytes(text.encode("utf-8"))
 
 
 def _copy(state: FileState, place: Path) -> None:
     place.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(state.path, place)
-    if FileState.of(state.path) != state:
+    if FileState.from_path(state.path) != state:
         raise InputError(f"{printable(state.path)}: changed while it was read", path=state.path)
 
 

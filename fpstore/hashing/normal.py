@@ -137,12 +137,12 @@ class NormalForm:
 
     def translated(self, text: str) -> str:
         """Return the normal form of a text with all of its spaces."""
-        text = self.composed(text)
+        text = self.compose(text)
         if self.case != "keep":
             text = text.casefold() if self.case == "fold" else text.lower()
         return text.translate(_pieces(self))
 
-    def composed(self, text: str) -> str:
+    def compose(self, text: str) -> str:
         """Return a text without ignored characters, in NFKC if `normalize` says so."""
         text = visible(text)
         if not self.normalize or text.isascii():
@@ -325,7 +325,7 @@ class CharMap:
             self._tables = CharTables(table, pages, entries, bytes(new_pool))
 
     def _entry(self, char: str, pool: bytearray) -> int:
-        composed = self._form.composed(char)
+        composed = self._form.compose(char)
         if not composed:
             return _IGNORED
         # the neighbouring letters decide on the form of a sigma

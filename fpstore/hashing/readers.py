@@ -568,7 +568,7 @@ class ImageReader(HashingReader):
                 else:
                     fingerprints.append(value)
                     ids.append(name if len(frames) == 1 else f"{name}#{number}")
-            yield Batch(width.rows(fingerprints), StringColumn.of(ids))
+            yield Batch(width.rows(fingerprints), StringColumn.from_strings(ids))
 
     def _frames(self, budget: MemoryBudget, file: File) -> list[int | Rejection] | str:
         """Return the fingerprints of the frames of a file, or why the file is skipped."""
@@ -706,7 +706,7 @@ def _vector_fingerprinter(
         return fingerprinter
     if not callable(fingerprinter):
         raise _fingerprinter_error(fingerprinter)
-    batch = next(first.batches(replace(first.resolved(projection), id=None)), None)
+    batch = next(first.batches(replace(first.resolve_columns(projection), id=None)), None)
     with error_location(first.label):
         if batch is None or batch.vectors is None:
             raise InputError("no vectors, which would give the dimension")

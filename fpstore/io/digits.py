@@ -175,7 +175,7 @@ def parse_texts(texts: list[str], digits: Digits) -> Words | None:
 
     `read_digits` finds out.
     """
-    column = StringColumn.of(texts)
+    column = StringColumn.from_strings(texts)
     return _fingerprints(column.data + b"\n\n", *_places(column), digits)
 
 
@@ -223,7 +223,7 @@ def parse_block(
         ids = _integers(block, cuts + 1, ends, plain)
     else:
         with suppress(UnicodeDecodeError):
-            return fingerprints, StringColumn.of_spans(
+            return fingerprints, StringColumn.from_spans(
                 block, (cuts + 1).astype(np.uint64), ends.astype(np.uint64)
             )
         return None

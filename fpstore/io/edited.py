@@ -30,7 +30,7 @@ class Edit(Protocol):
     def changed_rows(self, rows: slice) -> Flags:
         """Return which rows are changed."""
 
-    def edited(self, row: int, text: Any) -> str | None:
+    def edit_text(self, row: int, text: Any) -> str | None:
         """Return the new text of a row; None if the row goes.
 
         InputError if the text is another one than before.
@@ -101,7 +101,7 @@ def edit_batches(
             for place in np.flatnonzero(
                 edit.changed_rows(slice(first, first + len(texts)))
             ).tolist():
-                texts[place] = edit.edited(first + place, texts[place])
+                texts[place] = edit.edit_text(first + place, texts[place])
                 stays[place] = texts[place] is not None
             first += len(texts)
             yield with_texts(piece, column, texts, stays, schema)
@@ -116,7 +116,7 @@ def _write_lines(
     for parser, lines in corpus.kept_rows(flags):
         written: list[Row | None] = list(lines)
         for place in np.flatnonzero(edit.changed_rows(slice(first, first + len(lines)))).tolist():
-            text = edit.edited(first + place, parser.fields(lines[place]).get(column))
+            text = edit.edit_text(first + place, parser.fields(lines[place]).get(column))
             written[place] = None if text is None else parser.with_field(lines[place], column, text)
         first += len(lines)
         sink.write(

@@ -119,7 +119,7 @@ class FileState(NamedTuple):
     changed: int
 
     @classmethod
-    def of(cls, path: str, status: os.stat_result | None = None) -> Self:
+    def from_path(cls, path: str, status: os.stat_result | None = None) -> Self:
         """Return the state of a file, which the caller may have asked for already."""
         if status is None:
             with storage_errors(printable(path)):

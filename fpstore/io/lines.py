@@ -67,7 +67,7 @@ class LineLimit(NamedTuple):
     of_memory: bool = False
 
     @classmethod
-    def of(cls, memory: int, of_memory: bool) -> Self:
+    def from_memory(cls, memory: int, of_memory: bool) -> Self:
         """Return the limit that an amount of memory allows."""
         return cls(max(memory // LINE_SHARE, LINE_BYTES), of_memory)
 
@@ -158,7 +158,9 @@ class LineRows(RowFiles):
     ) -> None:
         super().__init__(paths, again, encoding)
         self.suffix, self._parser = suffix, parser
-        self._limit = LineLimit.of(parse_memory(None), of_memory=False) if again else LineLimit()
+        self._limit = (
+            LineLimit.from_memory(parse_memory(None), of_memory=False) if again else LineLimit()
+        )
         self.typed = parser("").typed
         self.unbuffered = (
             unbuffered and self.encoding is None and any(file.arrives for file in self.files)
@@ -204,7 +206,7 @@ class LineRows(RowFiles):
         return source
 
     def limit_memory(self, memory: int) -> None:
-        self._limit = LineLimit.of(memory, of_memory=True)
+        self._limit = LineLimit.from_memory(memory, of_memory=True)
 
     def has_column(self, name: str) -> bool:
         """Whether the header or the first row has a field.

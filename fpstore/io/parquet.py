@@ -386,7 +386,7 @@ class TableRows(RowSource):
     def check_unchanged(self) -> None:
         """Do nothing: a table in memory does not change."""
 
-    def flagged(self, flags: Flags) -> Any:
+    def select_rows(self, flags: Flags) -> Any:
         """Return the rows whose flags are set, as a table of the kind that was given."""
         kind = type(self._source).__module__.partition(".")[0]
         if kind == "pandas":
@@ -472,13 +472,13 @@ def _copy_rows(
     """Write the rows of record batches whose flags are set as a Parquet file of a schema."""
     plain = without_views(schema)
 
-    def flagged() -> Iterator[Any]:
+    def kept_batches() -> Iterator[Any]:
         for batch in batches:
             for _, piece in cut_pieces(filter_rows(batch, flags.take(batch.num_rows)), BATCH_BYTES):
                 yield align_to_schema(piece, plain).cast(schema)
         flags.finish()
 
-    write_batches(arrow, flagged(), schema, sink, compression)
+    write_batches(arrow, kept_batches(), schema, sink, compression)
 
 
 def write_batches(

@@ -91,7 +91,7 @@ class Reader:
         self, sources: Sequence[RowSource], projection: Projection, id_type: IdType, chunk_rows: int
     ) -> None:
         self._sources = sources
-        self._projections = [source.resolved(projection) for source in sources]
+        self._projections = [source.resolve_columns(projection) for source in sources]
         self._id_type: IdType = id_type
         self._chunk_rows = chunk_rows
         self._rule = IdRule(id_type)
@@ -205,7 +205,7 @@ class Reader:
             source.bytes_done = 0
         return cut_batches(self._with_final_ids(self._rule), self._chunk_rows, self.unbuffered)
 
-    def of_width(self, width: Width) -> Iterator[Batch]:
+    def check_width_of(self, width: Width) -> Iterator[Batch]:
         """Yield :meth:`columns`; InputError if the reader was opened for another width."""
         if self.width != width.bits:
             raise InputError(
@@ -311,7 +311,7 @@ def _concatenate(parts: list[Batch]) -> Batch:
     if len(parts) == 1:
         return parts[0]
     ids: Any = [part.ids for part in parts]
-    join = StringColumn.joined if isinstance(ids[0], StringColumn) else np.concatenate
+    join = StringColumn.concatenate if isinstance(ids[0], StringColumn) else np.concatenate
     return Batch(
         np.concatenate([part.fingerprints for part in parts]), None if ids[0] is None else join(ids)
     )

@@ -246,19 +246,19 @@ class IdRule:
         return (
             self.integers(ids, row_error)
             if isinstance(ids, StringColumn)
-            else StringColumn.of(list(map(str, ids.tolist())))
+            else StringColumn.from_strings(list(map(str, ids.tolist())))
         )
 
     def integers(self, ids: StringColumn, row_error: RowError) -> Words:
         """Return textual ids as integers."""
         integers = parse_integers(ids, plain=self.id_type == "auto")
         return (
-            np.array(convert_values(ids.texts(), self.integer, row_error), np.uint64)
+            np.array(convert_values(ids.texts(), self.parse_integer, row_error), np.uint64)
             if integers is None
             else integers
         )
 
-    def integer(self, text: str) -> int:
+    def parse_integer(self, text: str) -> int:
         """Parse an integer id; the message for a guessed type says how to choose the type."""
         try:
             # Integers are guessed only from text that they print as.
@@ -331,7 +331,7 @@ class RowSource(ABC):
         """The first files, for a message."""
         return ", ".join(self.names[:3]) + (" and more" if len(self.names) > 3 else "")
 
-    def resolved(self, projection: Projection) -> Projection:
+    def resolve_columns(self, projection: Projection) -> Projection:
         """Return the columns that the source has.
 
         InputError for one that is missing, as far as that is known before reading.
@@ -362,10 +362,10 @@ class RowSource(ABC):
         """Choose whether a row that is wrong is left out, or is an error."""
 
     def forbid_in_ids(self, characters: str) -> None:
-        """Refuse ids with one of the characters from now on, in :meth:`checked_ids`."""
+        """Refuse ids with one of the characters from now on, in :meth:`check_ids_writable`."""
         self.forbidden_in_ids = characters
 
-    def checked_ids(self, batch: Batch) -> IdColumn:
+    def check_ids_writable(self, batch: Batch) -> IdColumn:
         """Return the ids of a batch; InputError for one that cannot be written."""
         ids = batch.ids
         problem = unwritable_id(ids, self.forbidden_in_ids)
@@ -400,7 +400,7 @@ class RowSource(ABC):
             "and tables"
         )
 
-    def flagged(self, flags: Flags) -> Any:
+    def select_rows(self, flags: Flags) -> Any:
         """Return the rows whose flags are set for a caller: of files, their numbers."""
         return np.flatnonzero(flags)
 
@@ -427,7 +427,7 @@ class RowFiles(RowSource):
         )
         sizes = [file.size for file in self.files if file.size is not None]
         self.bytes_total = sum(sizes) if len(sizes) == len(self.files) else None
-        self._states = list(map(FileState.of, self.paths)) if again else []
+        self._states = list(map(FileState.from_path, self.paths)) if again else []
         # as the caller named them: files, or the folders in which they were found
         self.source_paths: Sequence[Path] = [Path(path) for path in self.paths]
         self.rows_of_files: list[int] = []  # as the last whole reading has counted them
@@ -438,7 +438,7 @@ class RowFiles(RowSource):
     def check_unchanged(self) -> None:
         """Raise InputError if a file is not the one that was there at first."""
         for file, path, before in zip(self.files, self.paths, self._states, strict=True):
-            if FileState.of(path) != before:
+            if FileState.from_path(path) != before:
                 raise input_error(file.name, None, "changed while it was read")
 
 
@@ -604,7 +604,7 @@ def column_ids(
             if odd is not None:
                 raise row_error(odd, mixed_ids(kinds[odd])) from None
         checked = list(map(str, checked))
-    ids = StringColumn.of(checked) if isinstance(checked, list) else checked
+    ids = StringColumn.from_strings(checked) if isinstance(checked, list) else checked
     if rule is None or not values or (not typed and rule.kind is None):
         return ids
     return (

@@ -80,13 +80,13 @@ class Groups(NamedTuple):
     lims: Lims
 
     @classmethod
-    def of(cls, members: Words, owners: npt.NDArray[np.intp]) -> Groups:
+    def from_owners(cls, members: Words, owners: npt.NDArray[np.intp]) -> Groups:
         """Return the groups of two or more; ``owners`` has the ascending group of each member."""
         sizes = np.bincount(owners)
         return cls(members[(sizes > 1)[owners]], list_lims(sizes[sizes > 1]))
 
     @property
-    def firsts(self) -> npt.NDArray[np.intp]:
+    def first_places(self) -> npt.NDArray[np.intp]:
         """For each member, the place of the first member of its group."""
         return self.lims[list_numbers(self.lims)]
 
@@ -94,9 +94,9 @@ class Groups(NamedTuple):
         """Return the groups whose members are in several sets."""
         owners, roots = list_numbers(self.lims), sets.least(self.members)
         mixed = np.zeros(len(self.lims) - 1, bool)
-        mixed[owners[roots != roots[self.firsts]]] = True
+        mixed[owners[roots != roots[self.first_places]]] = True
         is_mixed = mixed[owners]
-        return Groups.of(self.members[is_mixed], owners[is_mixed])
+        return Groups.from_owners(self.members[is_mixed], owners[is_mixed])
 
 
 def connect_by_bands(
@@ -175,11 +175,11 @@ def _unite_equal(
         _select_searched(map(row_hashes, pieces), None, searched), len(fingerprints), resources
     ):
         while len(groups.members):
-            rows, firsts = rows_at(fingerprints, groups.members), groups.firsts
+            rows, firsts = rows_at(fingerprints, groups.members), groups.first_places
             same = equal(rows, rows[firsts])
             sets.unite(groups.members[same], groups.members[firsts[same]])
             # members that share only the hash
-            groups = Groups.of(groups.members[~same], list_numbers(groups.lims)[~same])
+            groups = Groups.from_owners(groups.members[~same], list_numbers(groups.lims)[~same])
 
 
 def row_hashes(rows: Words) -> Words:

@@ -249,7 +249,7 @@ class BoilerplateEdit:
         """Return which rows lose a piece."""
         return self._touched[rows]
 
-    def edited(self, row: int, text: Any) -> str | None:
+    def edit_text(self, row: int, text: Any) -> str | None:
         """Return the text of a row without repeated pieces; None if nothing remains.
 
         InputError if the text has changed since the first reading.
@@ -408,7 +408,7 @@ def _edit_all(corpus: RowSource, projection: Projection, edit: BoilerplateEdit) 
         rows = (done + np.flatnonzero(batch.flags)).tolist()
         for row, text in zip(rows, batch.row_texts(), strict=True):
             if edit.changed_rows(slice(row, row + 1))[0]:
-                edit.edited(row, text)
+                edit.edit_text(row, text)
         done += len(batch.flags)
     corpus.check_unchanged()
 

@@ -82,7 +82,7 @@ def compared_rows(
         if refused and not is_compared.all():
             raise _missing_value_error(corpus, done + int(np.argmin(is_compared)))
         done += len(is_compared)
-        ids.add(corpus.checked_ids(batch))
+        ids.add(corpus.check_ids_writable(batch))
         flags.append(is_compared)
         if keys is None or spilled is None:
             pieces.append(batch.fingerprints)

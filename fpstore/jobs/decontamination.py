@@ -196,9 +196,9 @@ def decontaminate_corpus(
     ``kept`` of the result has a flag for each row. Threads compare rows while others are read.
     """
     sources = [source for _, source in benchmarks]
-    corpus.resolved(job.projection)  # an error comes before the work
+    corpus.resolve_columns(job.projection)  # an error comes before the work
     for name, source in benchmarks:
-        source.resolved(job.benchmark)
+        source.resolve_columns(job.benchmark)
         if share_a_file(corpus, source):
             raise InputError(
                 f"{name}: is in the corpus and in the benchmark: every row of it would be removed"
@@ -211,12 +211,12 @@ def decontaminate_corpus(
         benchmark = read_benchmark(benchmarks, job.benchmark, job.features, resources)
         find = partial(job.features.runs.ranks_among, known_hashes(benchmark))
         rows = _CandidateRows(job, corpus.label)
-        work = partial(job.features.of, find, job.extractor)
+        work = partial(job.features.extract, find, job.extractor)
         for batch, features in map_in_order(
             work, corpus.batches(job.projection), resources.threads, WAITING_BATCHES
         ):
             rows.add(batch, features)
-            corpus.checked_ids(batch)
+            corpus.check_ids_writable(batch)
             corpus.whole_pages += features.whole_pages
             resources.report("reading", rows.count)
         compared, candidates = rows.finish(corpus.typed)

@@ -416,7 +416,7 @@ def find_near_store(
     """Return the fingerprints that are near a store."""
     side, radius = store.snapshot(), job.grouping.radius
     candidates = near_candidates(side, fingerprints, radius, job.projection.width, resources, 1)
-    return NearReference.of(candidates, side)
+    return NearReference.from_candidates(candidates, side)
 
 
 def _find_near_corpus(
@@ -436,7 +436,7 @@ def _find_near_corpus(
         side, documents.fingerprints, job.grouping.radius, job.projection.width, resources, most
     )
     if job.least_similarity is None:
-        return NearReference.of(candidates, side)
+        return NearReference.from_candidates(candidates, side)
     rows, other_rows = documents.rows, other_documents.rows
     compared = other_rows[np.unique(candidates.numbers).view(np.intp)]
     least = job.least_similarity
@@ -448,7 +448,7 @@ def _find_near_corpus(
             texts.similarities(rows[a.view(np.intp)], other_rows[b.view(np.intp)] + SECOND) >= least
         )
 
-    return NearReference.of(candidates, side, alike)
+    return NearReference.from_candidates(candidates, side, alike)
 
 
 def _reread_texts(

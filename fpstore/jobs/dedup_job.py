@@ -45,7 +45,7 @@ class DedupJob:
     which are not compared. ``least_similarity`` is a bound: a row is removed if its Jaccard
     similarity to the kept row is at least this. None: fingerprints decide. ``search`` is one of
     SEARCHES; ``jaccard`` is the similarity at which pairs are to be found, None without MinHash.
-    ``can_verify``: `planned` may set ``least_similarity`` where the radius asks for it.
+    ``can_verify``: `plan_search` may set ``least_similarity`` where the radius asks for it.
     """
 
     projection: Projection
@@ -59,11 +59,11 @@ class DedupJob:
     bands: Bands | None = None
     can_verify: bool = False
 
-    def planned(self, corpus: RowSource) -> DedupJob:
-        """Return the job :meth:`planned_for` the rows of a corpus."""
-        return self.planned_for(lambda: estimate_rows(corpus, self.projection))
+    def plan_search(self, corpus: RowSource) -> DedupJob:
+        """Return the job by :meth:`plan_for_rows` for the rows of a corpus."""
+        return self.plan_for_rows(lambda: estimate_rows(corpus, self.projection))
 
-    def planned_for(self, rows: Callable[[], float]) -> DedupJob:
+    def plan_for_rows(self, rows: Callable[[], float]) -> DedupJob:
         """Return the job with its search by bands, if any, for a number of rows.
 
         For many rows, bands take less time. At a large radius, they keep texts apart that are near
@@ -72,7 +72,7 @@ class DedupJob:
         either, where texts have a line in common.
         """
         job = self._with_bands(rows)
-        if not job.can_verify or job.unrelated < MAX_UNRELATED:
+        if not job.can_verify or job.unrelated_share < MAX_UNRELATED:
             return job
         return replace(job, least_similarity=job.jaccard)
 
@@ -106,14 +106,14 @@ class DedupJob:
         )
 
     @property
-    def unrelated(self) -> float:
+    def unrelated_share(self) -> float:
         """The share of pairs of unrelated texts, of similarity UNRELATED, within the radius."""
         return binomial_cdf(self.grouping.radius, self.projection.width.bits, (1 - UNRELATED) / 2)
 
-    def strangers(self, rows: float) -> float:
+    def unrelated_matches(self, rows: float) -> float:
         """Return the mean number of earlier matches of a row, if all rows are unrelated."""
         shared = 1 if self.bands is None else self.bands.recall(UNRELATED)
-        return shared * self.unrelated * max(rows - 1, 0) / 2
+        return shared * self.unrelated_share * max(rows - 1, 0) / 2
 
     @property
     def stored_radius(self) -> int:

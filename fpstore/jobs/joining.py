@@ -147,7 +147,7 @@ def _search_tables(
             if spans is None:
                 room = resources.memory // len(sides) - (LINK_BYTES * rows if linked else 0)
                 sorters = sorters or [TableSorter(side, linked, room) for side in sides]
-                tables = [sorter.sorted(spec) for sorter in sorters]
+                tables = [sorter.sort(spec) for sorter in sorters]
                 spans = [Span(0, 1 << spec.prefix_bits)]
                 if threads > 1 and not linked:
                     spans = _even_spans(
@@ -193,7 +193,7 @@ class _SpanSearches:
         except IndexError:  # no test before pop: another thread may take the last
             sorters = [SpanSorter(rows, self._linked) for rows in self._sides]
         tables = [
-            s.sorted(spec, span, len(rows) // parts, stop)
+            s.sort(spec, span, len(rows) // parts, stop)
             for s, rows in zip(sorters, self._sides, strict=True)
         ]
         yield from _search_results(search, tables, span, stop)

@@ -47,7 +47,7 @@ class TextFeatures:
     runs: MinHash
     near: MinHash | None = None
 
-    def of(
+    def extract(
         self, find: Callable[[Sequence[str]], UnitSets], extractor: str | None, batch: Batch
     ) -> Features:
         """Return the features of a batch's texts, or of pages of HTML; ``find`` makes n-grams."""
@@ -93,7 +93,7 @@ def read_benchmark(
     for name, source in sources:
         rows = compared = 0
         for batch, part in _batch_features(source, projection, features, resources):
-            ids.add(source.checked_ids(batch))
+            ids.add(source.check_ids_writable(batch))
             flags.append(batch.flags)
             parts.append(part)
             rows += len(batch.flags)
@@ -141,7 +141,7 @@ def _batch_features(
     source: RowSource, projection: Projection, features: TextFeatures, resources: Resources
 ) -> Iterator[tuple[Batch, Features]]:
     def work(batch: Batch) -> Features:
-        return features.of(features.runs.whole_hashes, None, batch)
+        return features.extract(features.runs.whole_hashes, None, batch)
 
     return map_in_order(work, source.batches(projection), resources.threads, WAITING_BATCHES)
 

@@ -84,7 +84,7 @@ class _IdNumbers(NamedTuple):
         """The number of ids of the fingerprint of each pair."""
         return np.diff(self.lims)[self.places]
 
-    def of(self, pairs: slice) -> _IdNumbers:
+    def select(self, pairs: slice) -> _IdNumbers:
         used, places = np.unique(self.places[pairs], return_inverse=True)
         sizes = np.diff(self.lims)[used]
         return _IdNumbers(
@@ -151,7 +151,7 @@ class Pairs(Tabular):
         return self._ids(1)
 
     def _ids(self, side: int) -> PairIds:
-        lims, numbers, places = self._numbers[side].of(slice(0, len(self)))
+        lims, numbers, places = self._numbers[side].select(slice(0, len(self)))
         return PairIds(lims, ids_at(self._sides[side], numbers), places)
 
     @cached_property
@@ -186,7 +186,7 @@ class Pairs(Tabular):
         lims = self._lims
         for pairs in spans(lims, most):
             columns = self._columns.part(pairs.start, pairs.stop)
-            a, b = (side.of(pairs) for side in self._numbers)
+            a, b = (side.select(pairs) for side in self._numbers)
             for start in range(0, max(int(lims[pairs.stop] - lims[pairs.start]), 1), most):
                 yield Pairs(
                     columns, self._snapshot, self._other, (a, b), slice(start, start + most)

@@ -125,7 +125,9 @@ class NearReference(NamedTuple):
     of_store: bool = True  # a store that was there when the job began
 
     @classmethod
-    def of(cls, candidates: Candidates, side: Side, alike: Alike | None = None) -> NearReference:
+    def from_candidates(
+        cls, candidates: Candidates, side: Side, alike: Alike | None = None
+    ) -> NearReference:
         """Return the documents with a candidate, the nearest, or the nearest that is alike."""
         places, chosen = candidates.chosen(alike)
         return cls(places, ids_at(side, candidates.numbers[chosen]), candidates.distances[chosen])
@@ -133,7 +135,7 @@ class NearReference(NamedTuple):
     def refuse_unwritable(self, path: str, characters: str) -> None:
         """Raise InputError for a store's id with a character that a list cannot have."""
         wrong = (
-            unwritable_id(StringColumn.of(self.ids), characters)
+            unwritable_id(StringColumn.from_strings(self.ids), characters)
             if isinstance(self.ids, list)
             else None
         )
@@ -147,7 +149,7 @@ class NearReference(NamedTuple):
             self.write_nearest(writer)
 
     def write_nearest(self, writer: PieceWriter) -> None:
-        ids = StringColumn.of(self.ids) if isinstance(self.ids, list) else self.ids
+        ids = StringColumn.from_strings(self.ids) if isinstance(self.ids, list) else self.ids
         writer.add("near.distances", self.distances)
         writer.add_ids("near.kept", ids)
 

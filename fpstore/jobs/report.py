@@ -158,7 +158,11 @@ def _families(
             for name in names
         }
         members = [
-            {"id": name, "distance": distances[name], "excerpt": files.of(name, fingerprints[name])}
+            {
+                "id": name,
+                "distance": distances[name],
+                "excerpt": files.excerpt(name, fingerprints[name]),
+            }
             for name in sorted(names, key=distances.__getitem__)
         ]
         families.append({"size": int(clusters.sizes[place]), "members": members})

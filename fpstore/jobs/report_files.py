@@ -56,7 +56,7 @@ class Files:
         self._fingerprinter = _page_fingerprinter(description)
         self.sought = self.missing = 0
 
-    def of(self, name: int | str, fingerprints: list[int]) -> Excerpt:
+    def excerpt(self, name: int | str, fingerprints: list[int]) -> Excerpt:
         """Return the excerpt of a document with these fingerprints."""
         hasher = self._fingerprinter
         if not isinstance(name, str) or (self._folder is None and hasher is None):

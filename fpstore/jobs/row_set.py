@@ -44,7 +44,7 @@ class SpooledIds:
             strings = (
                 column
                 if isinstance(column, StringColumn)
-                else StringColumn.of([str(n) for n in column.tolist()])
+                else StringColumn.from_strings([str(n) for n in column.tolist()])
             )
             self._ends.append(strings.ends + np.uint64(file.size))
             file.append(np.frombuffer(strings.data, np.uint8))
@@ -56,7 +56,7 @@ class SpooledIds:
         ends: Words = np.concatenate([np.zeros(1, np.uint64), *self._ends])
         self._starts, self._stops = ends[:-1], ends[1:]
         if self._file is not None and self._file.size:
-            self._data = self._file.mapped()
+            self._data = self._file.map()
             self._file.close()  # the mapping remains
 
     def __len__(self) -> int:
@@ -87,7 +87,7 @@ def id_column(ids: SpooledIds | None) -> IdColumn:
     if ids is None or ids.integers is not None:
         return None if ids is None else ids.integers
     values = ids_at(ids, np.arange(len(ids), dtype=np.uint64))
-    return StringColumn.of(values) if isinstance(values, list) else values
+    return StringColumn.from_strings(values) if isinstance(values, list) else values
 
 
 class RowSet:
@@ -104,7 +104,7 @@ class RowSet:
         digest = blake2b(digest_size=8)
         for _, (ids,) in ids_in_slices([(self._ids, self._order)]):
             if isinstance(ids, list):
-                column = StringColumn.of(ids)
+                column = StringColumn.from_strings(ids)
                 digest.update(column.data)
                 ids = column.ends
             digest.update(np.ascontiguousarray(ids).data)
@@ -141,7 +141,7 @@ def read_row_set(other: Any, ids: Any, width: Width) -> RowSet:
         if ids is not None:
             raise InputError("a reader has ids of its own")
         pieces, spooled = [width.empty(0)], SpooledIds()
-        for batch in other.of_width(width):
+        for batch in other.check_width_of(width):
             pieces.append(batch.fingerprints)
             spooled.add(batch.ids)
         spooled.finish()

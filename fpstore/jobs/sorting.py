@@ -60,7 +60,7 @@ class TableSorter:
                 array_on_disk((count, *rows.shape[1:]), np.uint64) for count in (len(rows), room)
             )
 
-    def sorted(self, table: TableSpec) -> SortedTable:
+    def sort(self, table: TableSpec) -> SortedTable:
         """Return the rows in the order of a table's buckets; this overwrites earlier results."""
         ordered = self._rows
         if table.permutation != identity_permutation(table.width.bits):
@@ -95,7 +95,7 @@ class SpanSorter:
             self._scratch = empty_rows_like(self._rows, count + _kernel.TAG_ROOM)
         return self._scratch
 
-    def sorted(
+    def sort(
         self, table: TableSpec, span: Span, expected: int, stop: _kernel.Stop | None = None
     ) -> SortedTable:
         """Return the rows in a span of a table, about ``expected``; other buckets are empty.

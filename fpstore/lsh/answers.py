@@ -89,8 +89,8 @@ class IndexSnapshot:
     def _item_prober(self) -> _kernel.ItemProber:
         documents, keys = self.documents, self.keys
         return _kernel.ItemProber(
-            keys.generation.prober_of_keys(self.layout.prefix_bits),
-            documents.generation.prober_of_keys(MAX_NUMBER_BITS),
+            keys.generation.prefix_prober(self.layout.prefix_bits),
+            documents.generation.prefix_prober(MAX_NUMBER_BITS),
             keys.changes,
             keys.version,
             documents.changes,
@@ -111,7 +111,7 @@ class IndexSnapshot:
     def _part(self, items: Items, radius: int, stop: _kernel.Stop | None) -> MatchColumns:
         keys, layout, count = items.probe_keys, self.layout, len(items.rows)
         most = MAX_CANDIDATES if count > 1 else None
-        shared = self.keys.sharing(
+        shared = self.keys.probe_prefixes(
             layout.prefixes(keys.reshape(-1)), layout.prefix_bits, most, stop
         )
         if shared is None:  # keys with many documents
@@ -152,7 +152,7 @@ def stored_documents(
     documents: StoreSnapshot, numbers: Words, stop: _kernel.Stop | None = None
 ) -> tuple[Flags, Words]:
     """Return which numbers belong to stored documents, and the rows of those documents."""
-    shared = documents.sharing(document_prefixes(numbers), MAX_NUMBER_BITS, None, stop)
+    shared = documents.probe_prefixes(document_prefixes(numbers), MAX_NUMBER_BITS, None, stop)
     assert shared is not None
     lims, rows, _ = shared
     return np.diff(lims) > 0, rows

@@ -121,7 +121,7 @@ def build_index(
         document_identity,
         index_ids,
     )
-    layout = EntryLayout.of_size(max(pieces.count, expected), plan.bands)
+    layout = EntryLayout.for_size(max(pieces.count, expected), plan.bands)
     _write_store(
         folder / KEYS, pieces.entries(layout), layout.design, WORD_BITS, resources, key_identity
     )
@@ -173,4 +173,4 @@ def _write_store(
         progress=resources.progress,
         identity=identity,
     )
-    build_into(folder, source, None, options.checked())
+    build_into(folder, source, None, options.check())

@@ -46,7 +46,7 @@ class Documents(NamedTuple):
     id_numbers: Words
 
     @classmethod
-    def of(cls, state: IndexSnapshot, resources: Resources) -> Documents:
+    def from_snapshot(cls, state: IndexSnapshot, resources: Resources) -> Documents:
         numbers, rows, ids = (
             SpilledNumbers(np.uint64),
             SpilledNumbers(np.uint64),
@@ -85,7 +85,7 @@ def key_groups(
 def _groups(state: IndexSnapshot, documents: Documents, entries: Words) -> Groups:
     stored, places = find_numbers(documents.numbers, state.layout.numbers(entries))
     keys = entries[stored] >> np.uint64(state.layout.number_bits)
-    return Groups.of(places.astype(np.uint64), np.cumsum(is_run_start(keys)) - 1)
+    return Groups.from_owners(places.astype(np.uint64), np.cumsum(is_run_start(keys)) - 1)
 
 
 # Clusters
@@ -93,7 +93,7 @@ def _groups(state: IndexSnapshot, documents: Documents, entries: Words) -> Group
 
 def group_documents(state: IndexSnapshot, grouping: Grouping, resources: Resources) -> Clusters:
     """Return the clusters of a state: see :meth:`fpstore.lsh.LshStore.clusters`."""
-    documents = Documents.of(state, resources)
+    documents = Documents.from_snapshot(state, resources)
     sets = _kernel.Sets(len(documents.numbers))
     for groups in key_groups(state, documents, resources, PHASE_GROUPS):
         link(sets, documents.rows, groups, grouping.radius, DOCUMENT_WIDTH, resources)
@@ -190,7 +190,7 @@ def pair_documents(
 
     See :meth:`fpstore.lsh.LshStore.pairs`.
     """
-    documents = Documents.of(state, resources)
+    documents = Documents.from_snapshot(state, resources)
     sorter = Sorter(resources.memory // 2, None, threads=resources.threads)
     at_once = min(PAIRS_AT_ONCE, resources.memory // 4 // PAIR_BYTES)
     for groups in key_groups(state, documents, resources, PHASE_PAIRS):

@@ -41,7 +41,7 @@ class Items:
     probe_keys: Words
 
     @classmethod
-    def of(cls, sketched: Sketched, bands: tuple[int, int]) -> Items:
+    def from_sketches(cls, sketched: Sketched, bands: tuple[int, int]) -> Items:
         """Return the items of a batch of sketches that are not empty."""
         filled = sketched.known
         signatures = sketched.signatures[filled]
@@ -60,7 +60,7 @@ class ItemBatch:
     ids: Words | list[str] | StringColumn
 
     @classmethod
-    def of_rows(cls, rows: Words, ids: Any) -> ItemBatch:
+    def from_rows(cls, rows: Words, ids: Any) -> ItemBatch:
         """Copy the items of rows that have their keys behind them."""
         keys = rows[:, DOCUMENT_WIDTH.words :]
         return cls(Items(rows[:, : DOCUMENT_WIDTH.words].copy(), keys, keys), ids)
@@ -97,7 +97,7 @@ class ItemSource:
             )
             self.next_row += count
             places = np.flatnonzero(sketched.known)
-            yield ItemBatch(Items.of(sketched, self._bands), ids_at_places(ids, places))
+            yield ItemBatch(Items.from_sketches(sketched, self._bands), ids_at_places(ids, places))
         if ids_left is not None and next(ids_left, None) is not None:
             raise InputError(f"there are more ids than items ({self.next_row})")
 
@@ -125,7 +125,7 @@ class TextSource:
         for batch in self._reader.columns():
             if len(batch.fingerprints):
                 assert batch.ids is not None
-                yield ItemBatch.of_rows(batch.fingerprints, batch.ids)
+                yield ItemBatch.from_rows(batch.fingerprints, batch.ids)
 
 
 def piece_rows(bands: int) -> int:
@@ -141,7 +141,7 @@ def rows_with_keys(hasher: Sketcher[Any], bands: tuple[int, int], texts: Sequenc
     sketches = [hasher.sketch_batch(batch, number * band_rows) for batch in batches]
     filled = np.concatenate([sketched.known for sketched in sketches])
     rows = np.zeros((len(filled), DOCUMENT_WIDTH.words + number), np.uint64)
-    items = [Items.of(sketched, bands) for sketched in sketches]
+    items = [Items.from_sketches(sketched, bands) for sketched in sketches]
     rows[filled] = np.concatenate([np.hstack((batch.rows, batch.keys)) for batch in items])
     whole_pages = [batch.whole_pages for batch in sketches if batch.whole_pages is not None]
     return Hashed(rows, filled, np.concatenate(whole_pages) if whole_pages else None)

@@ -52,7 +52,7 @@ class EntryLayout(NamedTuple):
         return entries & np.uint64((1 << self.number_bits) - 1)
 
     @staticmethod
-    def of_size(count: int, bands: int) -> EntryLayout:
+    def for_size(count: int, bands: int) -> EntryLayout:
         """Choose the bits for ``count`` documents, and for twice as many numbers.
 
         A key finds ``count * bands / 2^key_bits`` other documents by chance, which their signatures
@@ -64,7 +64,7 @@ class EntryLayout(NamedTuple):
             min(bits + KEY_BITS + (bands - 1).bit_length(), WORD_BITS - number_bits), number_bits
         )
 
-    def widened(self, count: int) -> EntryLayout | None:
+    def widen(self, count: int) -> EntryLayout | None:
         """Widen the numbers for ``count`` documents; None if the keys leave no room."""
         bits = max(self.number_bits, (count - 1).bit_length())
         return (

@@ -164,7 +164,7 @@ class _Request:
         ]
         return min(fit, key=lambda bands: (bands.number, -bands.rows), default=None)
 
-    def most_recall(self) -> float:
+    def max_recall(self) -> float:
         """Return the largest possible recall at the threshold, in hundredths, or 0."""
         return next(
             (
@@ -342,7 +342,7 @@ def check_values(hasher: Sketcher[Any], bands: int, rows: int) -> None:
 
 def resize(form: LshPlan, n: int) -> LshPlan:
     """Return a plan with the same bands and radius for another number of documents."""
-    layout = EntryLayout.of_size(n, form.bands)
+    layout = EntryLayout.for_size(n, form.bands)
     entry_bits = sum(layout) - math.log2(max(n, 1) * form.bands) + _CODING_BITS
     size = form.bands * entry_bits / 8 + form.width * _SIGNATURE_BYTES / 224 + _ID_BYTES
     candidates = false_candidates(n, form.bands, form.probes, form.unrelated)
@@ -367,7 +367,7 @@ def false_candidates(n: int, bands: int, probes: int, unrelated: float) -> float
 
     They have equal values, or keys that are equal after they are cut.
     """
-    same = bands / 2.0 ** EntryLayout.of_size(n, bands).key_bits
+    same = bands / 2.0 ** EntryLayout.for_size(n, bands).key_bits
     return n * (unrelated + bands * probes * same)
 
 
@@ -431,7 +431,7 @@ def _shown_values(request: _Request) -> list[float]:
 
 def _unreachable_error(request: _Request, recall: float) -> InputError:
     """Return the error, with arguments that can be reached."""
-    best_recall, best_threshold = request.most_recall(), request.nearest_threshold(recall)
+    best_recall, best_threshold = request.max_recall(), request.nearest_threshold(recall)
     advice = [f"recall={best_recall:g}"] if best_recall else []
     if best_threshold is not None:
         step = 10.0 ** (2 - math.floor(math.log10(best_threshold))) if best_threshold else 1.0

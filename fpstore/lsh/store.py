@@ -186,7 +186,7 @@ class LshStore(Generic[Id]):
                 raise InputError(
                     f"item {place}: is empty, and so has no sketch: leave it out", got=place
                 )
-            batch = Items.of(sketched, self.bands)
+            batch = Items.from_sketches(sketched, self.bands)
             rows.append(batch.rows)
             keys.append(batch.keys)
             place += len(sketched.known)

@@ -103,7 +103,7 @@ class IndexWriter:
                 # always after the turn, so that two threads cannot wait for each other
                 merging.enter_context(self._merging)
                 layout = self._parts.layout
-                new, stored = layout.widened(2 * self.next) or layout, self._prepare_merge()
+                new, stored = layout.widen(2 * self.next) or layout, self._prepare_merge()
                 if new != layout:  # entries change, so inserts must wait
                     self._merge_keys(layout, new, stored, resources)
             if new == layout:
@@ -123,7 +123,7 @@ class IndexWriter:
             return
         with self._merging:
             layout = self._parts.layout
-            new = layout.widened(2 * count) or layout.widened(count)
+            new = layout.widen(2 * count) or layout.widen(count)
             if new is None:
                 message = (
                     f"{path}: the keys of this index leave no room for {count:,} documents: build "

@@ -121,7 +121,7 @@ class Plan:
             raise
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             # the digest is right: who wrote it knows more
-            where = folder.place.shown(PLAN_FILE)
+            where = folder.place.label(PLAN_FILE)
             raise FormatVersionError(
                 f"{where}: was made by another fpstore: make the plan anew", path=where
             ) from error

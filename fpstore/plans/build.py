@@ -125,7 +125,7 @@ class BuildSpec(HashedRowsSpec):
             if (self.text, self.method, self.fingerprinter) == (None, None, None):
                 rows = replace(self, fingerprint=self.fingerprint or "fingerprint")
             projection, maker = rows.hashed_columns(projection, "simhash")
-        self.options(projection, maker).checked()
+        self.options(projection, maker).check()
         specs = find_inputs(
             files, self.encoding, raw=maker is None, outside=[self.output], format_name=self.format
         )
@@ -238,7 +238,7 @@ class BuildWork(Work):
         )
         with self.output.place.writing(shard_name(number)) as folder:
             folder.mkdir()
-            build_into(folder, rows, None, options.checked())
+            build_into(folder, rows, None, options.check())
         writer.facts |= {"rows": rows.next_row, "whole_pages": rows.whole_pages}
 
     def _read_rows(self, number: int, resources: Resources) -> Iterator[_ShardRows]:

@@ -147,13 +147,13 @@ class DedupWork(Work):
             job, against = spec.job(reference), None
             if reference is not None:
                 check_store(reference.path, reference.store, job, [])
-                against = StoreState.of(reference.store)
+                against = StoreState.from_store(reference.store)
         inputs = find_inputs(
             spec.source, spec.encoding, outside=[spec.output, spec.removed], format_name=spec.format
         )
         rows = count_rows(inputs, job.projection, spec.encoding)
         projection = align_scores(job.projection, inputs)
-        job = replace(job, projection=projection).planned_for(lambda: rows)
+        job = replace(job, projection=projection).plan_for_rows(lambda: rows)
         slice_rows = usual_slice_rows(sizes.slice_rows, rows)
         star_rows = STAR_ROWS if sizes.star_rows is None else sizes.star_rows
         return cls(
@@ -164,7 +164,7 @@ class DedupWork(Work):
             parts=cut_parts(inputs, sizes.part_bytes),
             rows=rows,
             slice_rows=slice_rows,
-            cut=Cut.of(_column_bits(job, rows, slice_rows), rows, slice_rows),
+            cut=Cut.choose(_column_bits(job, rows, slice_rows), rows, slice_rows),
             star_bits=slice_bits(rows, slice_rows) if rows > star_rows else None,
             groups_bits=(rows // slice_rows).bit_length(),
             output=choose_output(spec.output, inputs, spec.removed),

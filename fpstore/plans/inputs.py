@@ -98,7 +98,7 @@ def file_digest(place: Place, name: str) -> tuple[int, str]:
     """
     size = place.size(name)
     if size is None:
-        raise InputError(f"{place.shown(name)}: is not there", path=place.shown(name))
+        raise InputError(f"{place.label(name)}: is not there", path=place.label(name))
     pieces = WHOLE_BYTES // PIECE_BYTES
     starts = [n * (size - PIECE_BYTES) // (pieces - 1) for n in range(pieces)]
     if size <= WHOLE_BYTES:
@@ -192,7 +192,7 @@ def _list_uri(uri: str, many: bool, format_name: str | None = None) -> Iterator[
     hidden, names = HiddenNames(), list[str]()
     for name in place.names():
         if any(map(is_hidden, name.split("/"))):
-            hidden.add(place.shown(name))
+            hidden.add(place.label(name))
         elif format_name is not None or inner_name(name).lower().endswith(FIELD_SUFFIXES):
             names.append(name)
     hidden.report()
@@ -218,7 +218,7 @@ def _spec(format_name: str | None, file: File) -> InputSpec:
     elif format_name is None and is_raw(name):
         rows = count_raw_rows(place, name)
         groups = [min(GROUP_ROWS, rows - start) for start in range(0, rows, GROUP_ROWS)]
-    return InputSpec(place.shown(name), output, size, digest, groups, format_name)
+    return InputSpec(place.label(name), output, size, digest, groups, format_name)
 
 
 def is_raw(path: str | os.PathLike[str]) -> bool:
@@ -267,9 +267,9 @@ def raw_source(path: str) -> NpyRows | RawRows:
 
 def _groups(place: Place, name: str) -> list[int]:
     """Return the rows of each row group of a Parquet file."""
-    where = place.shown(name)
+    where = place.label(name)
     arrow = import_pyarrow(where)
-    with parquet_errors(arrow, where), place.opened(name) as file:
+    with parquet_errors(arrow, where), place.open(name) as file:
         return row_group_sizes(arrow, file)
 
 
@@ -314,11 +314,11 @@ def count_rows(specs: Sequence[InputSpec], projection: Projection, encoding: str
     """
     if specs[0].is_raw:
         with inputs_on_disk(specs[:1]) as (path,):
-            raw_source(path).resolved(projection)
+            raw_source(path).resolve_columns(projection)
     else:
         largest = max(specs, key=lambda spec: spec.bytes)
         with open_input(largest, encoding) as corpus:
-            corpus.resolved(projection)
+            corpus.resolve_columns(projection)
             if largest.groups is None:
                 return estimate_rows(corpus, projection, sum(spec.bytes for spec in specs))
     return sum(sum(spec.groups or ()) for spec in specs)
@@ -335,7 +335,7 @@ def align_scores(projection: Projection, specs: Sequence[InputSpec]) -> Projecti
     for spec in specs:
         place, file_name = place_and_name(spec.uri)
         arrow = import_pyarrow(spec.uri)
-        with parquet_errors(arrow, spec.uri), place.opened(file_name) as file:
+        with parquet_errors(arrow, spec.uri), place.open(file_name) as file:
             column_type = plain_type(find_column(arrow.parquet.read_schema(file), name))
         numbers = kinds_of_numbers([column_type])
         kinds |= numbers
@@ -413,7 +413,7 @@ class StoreState(NamedTuple):
     state: dict[str, Any]
 
     @classmethod
-    def of(cls, store: Store) -> Self:
+    def from_store(cls, store: Store) -> Self:
         return cls(str(store.path.absolute()), store.snapshot().state)
 
     @contextmanager

@@ -72,7 +72,7 @@ def link_keys(rows: SliceRows, radius: int, width: Width, resources: Resources) 
     """Return the sets of rows that share a key and are within the radius."""
     sets, order = _kernel.Sets(len(rows.keys)), stable_order(rows.keys)
     owners = np.cumsum(is_run_start(rows.keys[order])) - 1
-    groups = Groups.of(order.astype(np.uint64), owners)
+    groups = Groups.from_owners(order.astype(np.uint64), owners)
     link(sets, rows.fingerprints, groups, radius, width, resources)
     return sets
 

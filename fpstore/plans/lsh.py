@@ -361,4 +361,4 @@ class _Documents:
             ids: Any = hashed.read_ids(f"ids-{number}")
             if self.row_numbers:
                 ids = ids + np.uint64(self.next_row)
-            yield ItemBatch.of_rows(hashed.read(f"documents-{number}"), ids)
+            yield ItemBatch.from_rows(hashed.read(f"documents-{number}"), ids)

@@ -165,7 +165,7 @@ class Output:
                     "is gone: remove" if size is None else "has another length now: remove it, and"
                 )
                 message = f"was written, and {reason} {result.name} in the plan, and run again"
-                where = self.place.shown(file["name"])
+                where = self.place.label(file["name"])
                 raise InputError(
                     f"{where}: {message}", path=where, expected=file["bytes"], got=size
                 )
@@ -179,7 +179,7 @@ def _writing(place: Place, name: str) -> Iterator[Path]:
         yield path
         digest = file_digest(DiskPlace(path.parent), path.name)
     if file_digest(place, name) != digest:
-        where = place.shown(name)
+        where = place.label(name)
         raise StoreExistsError(
             f"{where}: exists, and is not what the plan writes: remove it, and run again",
             path=where,

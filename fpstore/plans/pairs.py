@@ -106,9 +106,11 @@ class Side(NamedTuple):
     rows: int
 
     @classmethod
-    def of(cls, store: Store) -> Self:
+    def from_store(cls, store: Store) -> Self:
         shards, rows = len(shard_paths(store)), store.snapshot().totals.fingerprints
-        return cls(StoreState.of(store), shards, max(-(-rows // (shards * SENT_ROWS)), 1), rows)
+        return cls(
+            StoreState.from_store(store), shards, max(-(-rows // (shards * SENT_ROWS)), 1), rows
+        )
 
 
 def _slicing(sides: Sequence[Side], radius: int, width: int, slice_rows: int) -> Slicing:
@@ -135,7 +137,7 @@ class PairsWork(Work):
         with ExitStack() as stack:
             names = [spec.store] if spec.other is None else [spec.store, spec.other]
             stores = [stack.enter_context(store_context(store)) for store in names]
-            width, sides = stores[0].width, [Side.of(store) for store in stores]
+            width, sides = stores[0].width, [Side.from_store(store) for store in stores]
             if stores[-1].width != width:
                 raise InputError(
                     f"this store holds {width} bits, and the other one {stores[-1].width}"
@@ -151,7 +153,7 @@ class PairsWork(Work):
             radius=radius,
             width=width,
             slice_rows=slice_rows,
-            cut=Cut.of(bits, rows, slice_rows),
+            cut=Cut.choose(bits, rows, slice_rows),
             output=output_folder(spec.output),
         )
 

@@ -214,7 +214,7 @@ class ProbeWork(Work):
             count_rows(inputs, projection, spec.encoding)
             return cls(
                 spec=spec,
-                store=StoreState.of(store),
+                store=StoreState.from_store(store),
                 shards=len(shard_paths(store)),
                 radius=radius,
                 inputs=inputs,

@@ -66,6 +66,6 @@ def raw_pieces(specs: Sequence[InputSpec], part: Part, projection: Projection) -
         with inputs_on_disk([specs[number]]) as (path,):
             source = raw_source(path)
             batches = islice(
-                source.batches(source.resolved(projection)), part.first, part.end or None
+                source.batches(source.resolve_columns(projection)), part.first, part.end or None
             )
             yield from (batch.fingerprints for batch in batches)

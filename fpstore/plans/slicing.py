@@ -148,7 +148,7 @@ class Cut(NamedTuple):
     units: int  # slices of a task
 
     @classmethod
-    def of(cls, bits: Sequence[int], rows: int, slice_rows: int) -> Self:
+    def choose(cls, bits: Sequence[int], rows: int, slice_rows: int) -> Self:
         """Give a task several slices if they are small: about ``slice_rows`` rows together."""
         return cls(bits, max(slice_rows // max(rows >> max(bits), 1), 1))
 

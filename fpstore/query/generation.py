@@ -77,7 +77,7 @@ class Generation:
         # by radius, made on first use
         self._scans: dict[int, bool] = {}
         self._probers: dict[int, _kernel.Prober | _kernel.ColumnProber | None] = {}
-        self._probers_of_keys: dict[int, _kernel.Prober] = {}  # by the number of bits
+        self._prefix_probers: dict[int, _kernel.Prober] = {}  # by the number of bits
         # whether the cached pages are mapped, or need not be: see _map_cached
         self._has_mapped = pages != LAZY
         self.single_probers: dict[int, _kernel.SingleProber] = {}
@@ -168,7 +168,7 @@ class Generation:
         if not self._has_mapped and len(queries) >= MANY_QUERIES:
             self._map_cached(len(queries), radius)
         if prober is None:
-            table = self.tables[0].in_order
+            table = self.tables[0].for_scans
             return table.scan(queries, radius, 0, table.block_count, most, stop)
         if isinstance(prober, _kernel.ColumnProber):
             columns = prober.probe(queries, radius, most, stop)
@@ -176,23 +176,23 @@ class Generation:
         by_blocks = prober.probe(queries, radius, most, threads=threads, stop=stop)
         return None if by_blocks is None else by_blocks[:3]
 
-    def sharing(
+    def probe_prefixes(
         self, queries: Words, bits: int, most: int | None, stop: _kernel.Stop | None
     ) -> MatchColumns | None:
         """Return the fingerprints of the tables that have the leading bits of each query.
 
         None if they are more than ``most``.
         """
-        columns = self.prober_of_keys(bits).probe(queries, self.design.width.bits, most, stop=stop)
+        columns = self.prefix_prober(bits).probe(queries, self.design.width.bits, most, stop=stop)
         return None if columns is None else columns[:3]
 
-    def prober_of_keys(self, bits: int) -> _kernel.Prober:
+    def prefix_prober(self, bits: int) -> _kernel.Prober:
         """Return the prober that finds fingerprints with the leading bits of a query."""
-        prober = self._probers_of_keys.get(bits)
+        prober = self._prefix_probers.get(bits)
         if prober is None:
             prober = _kernel.Prober()
             prober.add(self._block_tables[0].kernel, bits, 0, NO_FLIPS)
-            self._probers_of_keys[bits] = prober
+            self._prefix_probers[bits] = prober
         return prober
 
     def probe_one(self, query: int, radius: int) -> MatchList:
@@ -226,7 +226,7 @@ class Generation:
         if queries * lookups * FAULT_BYTES >= largest:
             self._has_mapped = True
             for table in (*self.tables, *self.filters.values()):
-                table.map_cached()
+                table.map_cached_pages()
 
     def single_prober(self, radius: int) -> _kernel.SingleProber | None:
         """Return the prober of single queries with ids; None if :meth:`prober` has none."""
@@ -241,7 +241,7 @@ class Generation:
         prober = _kernel.Prober()
         tables = self._block_tables
         if self.scans(radius):
-            prober.add(tables[0].in_order, 0, 0, NO_FLIPS)
+            prober.add(tables[0].for_scans, 0, 0, NO_FLIPS)
             return prober
         filters = self.filters  # another thread may close the store
         for lookup in self.design.lookups(self.count, radius, self.filter_bits):
@@ -278,7 +278,7 @@ class Generation:
     def _is_skewed(self) -> bool:
         """Whether thresholds are chosen for each query; this reads the directories."""
         tables = self._columns
-        return any(tables[place].skewed(SKEWED) for place, _ in self.design.ring)
+        return any(tables[place].is_skewed(SKEWED) for place, _ in self.design.ring)
 
     def sample(self, count: int) -> Words:
         """Return at most one fingerprint of a block, about ``count``, evenly spread."""
@@ -299,7 +299,7 @@ class Generation:
         return rows.rows()
 
     def close(self) -> None:
-        self._probers, self.single_probers, self._probers_of_keys = {}, {}, {}
+        self._probers, self.single_probers, self._prefix_probers = {}, {}, {}
         self._tables, self.filters = [], {}
         self._identity = None
         self._close_files()

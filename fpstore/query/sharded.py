@@ -350,7 +350,7 @@ class ShardedSnapshot(Snapshot):
             )
             strings, first = snapshot.delta.strings, snapshot.delta.first_string
             used = np.flatnonzero([bool(string) for string in strings])
-            hashes = StringColumn.of([strings[i] for i in used.tolist()]).hashes()
+            hashes = StringColumn.from_strings([strings[i] for i in used.tolist()]).hashes()
             order = row_order(hashes, used)
             added = (
                 hashes[order],

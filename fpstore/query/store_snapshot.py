@@ -233,7 +233,7 @@ class StoreSnapshot(Snapshot):
         return concatenate([a, b]), np.concatenate([more_a, more_b])
 
     def scan_nearest(self, queries: Words, radius: int, threads: int, limit: int) -> Nearest:
-        kernel, absent = self.generation.tables[0].in_order, self.absent
+        kernel, absent = self.generation.tables[0].for_scans, self.deleted_fingerprints
         # Few long parts: each holds up to `limit` matches of a query.
         count = max(min(threads, kernel.block_count // SCAN_BLOCKS), 1)
         ranges = list(pairwise(kernel.block_count * i // count for i in range(count + 1)))
@@ -263,18 +263,18 @@ class StoreSnapshot(Snapshot):
         return columns, more
 
     @cached_property
-    def absent(self) -> Words:
+    def deleted_fingerprints(self) -> Words:
         """The fingerprints of the tables that have been deleted, ascending."""
         if self._delta_kernel is None or not self._delta_kernel.removals:
             return self.width.empty(0)
-        changed = self.changed[0]
+        changed = self.changed_groups[0]
         deleted: Words = changed[self._delta_kernel.states(changed, self.version) == ABSENT]
         return deleted
 
     def base_columns(self, queries: Words, radius: int, threads: int) -> MatchColumns:
         """Return the matches in the tables, also of fingerprints that were deleted since."""
         if self.generation.scans(radius):
-            return scan_table(self.generation.tables[0].in_order, queries, radius, threads)
+            return scan_table(self.generation.tables[0].for_scans, queries, radius, threads)
         parts = run_batch(
             partial(self.generation.probe, radius=radius),
             queries,
@@ -285,21 +285,21 @@ class StoreSnapshot(Snapshot):
         return concatenate([columns for columns in parts if columns is not None])
 
     def scan_columns(self, queries: Words, radius: int, threads: int) -> MatchColumns:
-        base = scan_table(self.generation.tables[0].in_order, queries, radius, threads)
+        base = scan_table(self.generation.tables[0].for_scans, queries, radius, threads)
         if self._delta_kernel is None:
             return base
         return self._delta_kernel.combine(
             base, self._delta_kernel.scan(queries, radius, self.version), self.version
         )
 
-    def sharing(
+    def probe_prefixes(
         self, queries: Words, bits: int, most: int | None = None, stop: _kernel.Stop | None = None
     ) -> MatchColumns | None:
         """Return the fingerprints that have the leading bits of each query, as columns.
 
         None if the tables have more than ``most``.
         """
-        base = self.generation.sharing(queries, bits, most, stop)
+        base = self.generation.probe_prefixes(queries, bits, most, stop)
         if base is None or self._delta_kernel is None:
             return base
         return self._delta_kernel.combine(
@@ -446,7 +446,7 @@ class StoreSnapshot(Snapshot):
     # Everything
 
     def groups(self) -> Iterator[Groups]:
-        changed, added = self.changed
+        changed, added = self.changed_groups
         block = 0
         for keys, entry_counts in self.generation.tables[0].pieces():
             counts, ids = self.generation.ids.blocks(block, keys, entry_counts)
@@ -469,7 +469,7 @@ class StoreSnapshot(Snapshot):
             yield piece
 
     @cached_property
-    def changed(self) -> tuple[Words, Groups]:
+    def changed_groups(self) -> tuple[Words, Groups]:
         """The fingerprints of the tables whose ids changed, and the added groups, ascending."""
         if self._delta_kernel is None:
             none = np.empty(0, np.uint64)

@@ -127,12 +127,12 @@ class _NextGeneration:
             time.sleep(YIELD_SECONDS)
 
     def _start(self, work: Callable[[], _OpenGeneration]) -> None:
-        self._worker = threading.Thread(target=self._work, args=(work,), daemon=True)
+        self._worker = threading.Thread(target=self._run, args=(work,), daemon=True)
         # the system has no more threads: it is done when the generation is current
         with suppress(RuntimeError):
             self._worker.start()
 
-    def _work(self, work: Callable[[], _OpenGeneration]) -> None:
+    def _run(self, work: Callable[[], _OpenGeneration]) -> None:
         before, self._opened = self._opened, None
         try:
             self._opened = work()
@@ -332,7 +332,9 @@ class Tracker:
     ) -> _OpenGeneration:
         """Open the generation of a manifest, unless it is open (``same``), and read its log."""
         path, number = self.current_path(), manifest.generation.number
-        log = LogReader(path / generation_folder(number) / LOG_FILE, LogHeader.of(manifest))
+        log = LogReader(
+            path / generation_folder(number) / LOG_FILE, LogHeader.from_manifest(manifest)
+        )
         generation = same
         try:
             generation = same or Generation(path, manifest, self.pages)

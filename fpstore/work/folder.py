@@ -83,7 +83,7 @@ class PlanFolder:
     @classmethod
     def open(cls, place: Place) -> Self:
         """Read a plan; an error if there is none, it is damaged, or other versions made it."""
-        where = place.shown(PLAN_FILE)
+        where = place.label(PLAN_FILE)
         try:
             content = json.loads(place.read_all(PLAN_FILE))
             if content["format"] != FORMAT:
@@ -168,7 +168,7 @@ class PlanFolder:
     def result_index(self, shown: str) -> int | None:
         """Return the index of the task whose result a path or URI names, or None."""
         stage_name, _, number = (
-            shown.removeprefix(self.place.shown(f"{RESULTS}/"))
+            shown.removeprefix(self.place.label(f"{RESULTS}/"))
             .removesuffix(".pieces")
             .rpartition("-")
         )
@@ -202,7 +202,7 @@ class PlanFolder:
         got = {name: pieces.facts.get(name) for name in expected}
         if got != expected:
             where, owner = (
-                self.place.shown(pieces.name),
+                self.place.label(pieces.name),
                 "task" if got["plan"] == self.digest else "plan",
             )
             message = f"{where}: is of another {owner}: remove it, and run its task again"

@@ -34,7 +34,11 @@ def take_ids(ids: IdColumn, places: npt.NDArray[np.intp]) -> Any:
 
 
 def as_strings(ids: Words | StringColumn) -> StringColumn:
-    return ids if isinstance(ids, StringColumn) else StringColumn.of(list(map(str, ids.tolist())))
+    return (
+        ids
+        if isinstance(ids, StringColumn)
+        else StringColumn.from_strings(list(map(str, ids.tolist())))
+    )
 
 
 def as_integers(ids: IdColumn, where: str) -> Words:
@@ -50,7 +54,7 @@ def as_integers(ids: IdColumn, where: str) -> Words:
 def concatenate_ids(columns: Sequence[Any], are_strings: bool) -> Any:
     """Concatenate columns of ids, as strings if other columns have strings."""
     if are_strings:
-        return StringColumn.joined([as_strings(column) for column in columns])
+        return StringColumn.concatenate([as_strings(column) for column in columns])
     return np.concatenate([np.empty(0, np.uint64), *columns])
 
 

@@ -153,7 +153,7 @@ class Pieces:
             raise self._damage_error() from None
 
     def _damage_error(self) -> CorruptStoreError:
-        where = self.place.shown(self.name)
+        where = self.place.label(self.name)
         return CorruptStoreError(f"{where}: damaged: remove it, and run its task again", path=where)
 
     def __contains__(self, name: str) -> bool:

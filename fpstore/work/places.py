@@ -51,7 +51,7 @@ class Place(ABC):
         """Return bytes of a file, fewer at its end; StoreNotFoundError if it is missing."""
 
     @abstractmethod
-    def opened(self, name: str) -> Any:
+    def open(self, name: str) -> Any:
         """Return a context manager that yields a source for pyarrow."""
 
     @abstractmethod
@@ -100,10 +100,10 @@ class Place(ABC):
         """Return the bytes of a small file; StoreNotFoundError if it is missing."""
         size = self.size(name)
         if size is None:
-            raise StoreNotFoundError(f"{self.shown(name)}: is not there", path=self.shown(name))
+            raise StoreNotFoundError(f"{self.label(name)}: is not there", path=self.label(name))
         return self.read(name, 0, size)
 
-    def shown(self, name: str) -> str:
+    def label(self, name: str) -> str:
         """Return the name of a file for people."""
         return f"{self.uri.rstrip('/')}/{name}" if name else self.uri
 
@@ -143,7 +143,7 @@ class DiskPlace(Place):
                 file.seek(start)
                 return file.read(count)
 
-    def opened(self, name: str) -> Any:
+    def open(self, name: str) -> Any:
         return nullcontext(str(self.path / name))
 
     def names(self, beginning: str = "") -> list[str]:
@@ -349,7 +349,7 @@ class StoredPlace(Place):
             return bytes(file.read_at(max(min(count, file.size() - start), 0), start))
 
     @contextmanager
-    def opened(self, name: str) -> Iterator[Any]:
+    def open(self, name: str) -> Iterator[Any]:
         with self._errors(name), self._system.open_input_file(self._object_path(name)) as file:
             yield file
 
@@ -404,7 +404,7 @@ class StoredPlace(Place):
     def on_disk(self, name: str, scratch: Path) -> Path:
         path = scratch / name
         if self.size(name) is None:
-            raise StoreNotFoundError(f"{self.shown(name)}: is not there", path=self.shown(name))
+            raise StoreNotFoundError(f"{self.label(name)}: is not there", path=self.label(name))
         with translate_refusals(path):
             path.parent.mkdir(parents=True, exist_ok=True)
         with self._errors(name):
@@ -441,7 +441,7 @@ class StoredPlace(Place):
 
     @contextmanager
     def _errors(self, name: str) -> Iterator[None]:
-        where = self.shown(name)
+        where = self.label(name)
         try:
             yield
         except FpstoreError:

@@ -130,7 +130,7 @@ def test_counts_in_the_metadata_are_checked(copy):
     with pytest.raises(fpstore.CorruptStoreError, match="totals of the header"):
         fpstore.open(copy)
     (copy / LOG).unlink()
-    create_log(copy / LOG, LogHeader.of(read_manifest(copy)))
+    create_log(copy / LOG, LogHeader.from_manifest(read_manifest(copy)))
     with fpstore.open(copy) as store:
         report = store.verify()
     assert not report.ok

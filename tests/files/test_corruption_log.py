@@ -133,7 +133,7 @@ def test_log_record_that_denies_a_table_fingerprint_is_refused(copy):
 
     What reads everything finds that it is not so.
     """
-    header = LogHeader.of(read_manifest(copy))
+    header = LogHeader.from_manifest(read_manifest(copy))
     (copy / LOG).unlink()
     create_log(copy / LOG, header)
     log = LogWriter(copy / LOG, header)

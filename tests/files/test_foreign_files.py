@@ -126,7 +126,7 @@ def test_log_with_wrong_totals_is_not_merged(tmp_path, wrong):
     """Under checksums that are right: what a faulty writer would leave."""
     path = make(tmp_path / "s", STRINGS, changes=False)
     manifest = read_manifest(path)
-    log = LogWriter(path / "gen-00000001" / LOG_FILE, LogHeader.of(manifest))
+    log = LogWriter(path / "gen-00000001" / LOG_FILE, LogHeader.from_manifest(manifest))
     none = np.empty(0, np.uint64)
     log.append(
         pack_change(
@@ -165,7 +165,7 @@ def test_store_whose_strings_do_not_match_its_ids_is_not_joined(tmp_path):
 def test_an_id_number_of_the_log_that_has_no_string_is_found(tmp_path):
     path = make(tmp_path / "s", STRINGS, changes=False)
     manifest = read_manifest(path)
-    log = LogWriter(path / "gen-00000001" / LOG_FILE, LogHeader.of(manifest))
+    log = LogWriter(path / "gen-00000001" / LOG_FILE, LogHeader.from_manifest(manifest))
     one = np.array([1], np.uint64)
     totals = log.header.totals._replace(fingerprints=301, ids=301)
     log.append(

@@ -196,7 +196,7 @@ def test_a_record_of_20_mb_and_many_small_ones(path, monkeypatch):
     writer = open_writer(path)
     for each in changes:
         writer.append(pack_change(each))
-    writer.force()
+    writer.sync_records()
     writer.publish()
     writer.close()
     reader = open_reader(path)
@@ -323,12 +323,12 @@ def test_a_later_record_tells_damage_from_a_torn_tail(path):
         places.append(writer.place)
         writer.append(pack_change(each))  # none is durable before all are
     data = path.read_bytes()
-    writer.force()
+    writer.sync_records()
     writer.publish()
     places.append(writer.place)
     writer.append(pack_change(CHANGES[4]))
     later = path.read_bytes()
-    writer.force()
+    writer.sync_records()
     writer.publish()
     writer.close()
     hole = slice(places[1], places[1] + 8)

@@ -34,7 +34,7 @@ def test_readers_see_what_is_durable_and_no_more(path):
         writer.append(pack_change(each), durable=i % 2 == 0)
         if i % 2:
             assert not list(reader.read(place, len(seen) + 1))
-            writer.force()
+            writer.sync_records()
         assert reader.word == end_word(place)
         writer.publish()
         for records in reader.read(place, len(seen) + 1):

@@ -271,7 +271,7 @@ def test_what_no_files_can_hold_is_refused(path):
 
         rewrite(path, change)
         (path / LOG).unlink()
-        create_log(path / LOG, LogHeader.of(read_manifest(path)))
+        create_log(path / LOG, LogHeader.from_manifest(read_manifest(path)))
         for use in (fpstore.open, fpstore.repair):
             with (
                 pytest.raises(CorruptStoreError, match=error)

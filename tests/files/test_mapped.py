@@ -85,8 +85,8 @@ def cached_bytes(path: Path) -> int | None:
 def mapped_bytes(path: Path) -> int:
     """Return how many bytes of a new mapping of a file are there after map_cached."""
     file = StoredFile(path)
-    file.mapped("lazy")
-    file.map_cached()
+    file.map_for_probes("lazy")
+    file.map_cached_pages()
     (found,) = mappings(path)
     return 1024 * found["Rss"]
 
@@ -177,7 +177,7 @@ def test_a_file_that_becomes_shorter(disk_path, monkeypatch):
     os.truncate(path, 5_000)
     monkeypatch.setattr(mapped.os, "fstat", lambda descriptor: size)
     with pytest.raises(fpstore.CorruptStoreError, match="shorter"):
-        file.mapped("huge")
+        file.map_for_probes("huge")
 
 
 @pytest.mark.full

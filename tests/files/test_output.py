@@ -86,7 +86,7 @@ def test_what_is_written_is_in_the_file(disk_path, disk, beside):
             if start // step % 2:
                 file.write(piece)
             else:
-                file.room(len(piece) + 3)[: len(piece)] = piece
+                file.reserve(len(piece) + 3)[: len(piece)] = piece
                 file.advance(len(piece))
         file.finish(b"start"[: min(size, 5)])
         file.sync()
@@ -143,7 +143,7 @@ def test_bytes_of_a_temporary_file_are_read_from_anywhere(disk_path, disk):
                 out = np.empty(min(count, len(whole) - first), np.uint8)
                 file.read(first, out)
                 assert out.tobytes() == whole[first : first + len(out)]
-        assert not whole or file.mapped().tobytes() == whole
+        assert not whole or file.map().tobytes() == whole
         assert file.align() % PAGE == 0
         at = file.size
         file.append(np.full(3, 7, np.uint8))
@@ -172,7 +172,7 @@ def test_a_column_is_read_as_it_was_written(disk_path, disk):
         assert np.array_equal(column.part(8990, 10), rows[8990:])
         assert len(column.part(9000, 0)) == 0
         assert np.array_equal(column.whole(), rows)
-        assert np.array_equal(column.mapped(), rows)
+        assert np.array_equal(column.map(), rows)
         assert column.whole().dtype == kind
         assert list(disk_path.iterdir()) == []
         column.close()

@@ -90,7 +90,7 @@ def test_damaged_checksums_are_an_error_for_those_pages_only(tmp_path):
     values = {key_of(number): bytes([number % 251]) * 900 for number in range(3000)}
     path = tmp_path / "f"
     written(path, list(values.items()))
-    with files.opened(path) as descriptor:
+    with files.open_descriptor(path) as descriptor:
         leaf_of = {
             int.from_bytes(item.key, "big"): item.start // PAGE
             for item in sealed.salvaged_items(path, descriptor, 8, None)

@@ -41,7 +41,7 @@ def written(path, items, words=1):
 
 
 def opened(path, words=1, longest=PAD_BYTES):
-    with files.opened(path) as descriptor:
+    with files.open_descriptor(path) as descriptor:
         return sealed.open_seal(path, descriptor, words, longest)
 
 
@@ -89,7 +89,7 @@ def tree(tmp_path_factory):
     path = tmp_path_factory.mktemp("tree") / "t"
     shape = written(path, [(key_of(number), value_of(number)) for number in range(COUNT)])
     assert len(pages_of(path.read_bytes()[: used_of(path)], BRANCH)) > 2
-    with files.opened(path) as descriptor:
+    with files.open_descriptor(path) as descriptor:
         of_key = {
             int.from_bytes(item.key, "big"): item.start // PAGE
             for item in sealed.salvaged_items(path, descriptor, 8, None)

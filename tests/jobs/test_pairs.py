@@ -182,7 +182,7 @@ def test_dealt_bits_are_found_by_a_sample():
     # each bit stands twice
     rows = np.unique(np.array([int("".join(d + d for d in some), 2) for some in digits], np.uint64))
     sample = Sample(rows, Width(64))
-    assert sample.skewed
+    assert sample.is_skewed
     # it would take longer than the join
     assert not plan_join(1 << 12, 6, 64, sample).name.startswith("dealt")
     assert plan_join(1 << 24, 40, 64, sample).name == "scan"

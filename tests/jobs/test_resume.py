@@ -97,7 +97,7 @@ def test_a_part_is_taken_if_it_is_intact(tmp_path):
     with suppress(KeyError), Checkpoint(tmp_path / "kept", {"job": "test"}) as kept:
         with kept.writing("rows", 5) as writer:
             writer.add("a", np.arange(5, dtype=np.uint64))
-            writer.add_ids("b", StringColumn.of(["some", "text"]))
+            writer.add_ids("b", StringColumn.from_strings(["some", "text"]))
         path = tmp_path / "kept" / "results" / "rows-00005.pieces"
         image = path.read_bytes()
         flipped = [

@@ -186,7 +186,7 @@ def test_the_share_that_passes_is_as_estimated(tmp_path):
             )
             queries = as_fingerprints(random_rows(20_000, 64, 2))
             opened = prober.probe(queries, 3, order="asked")[3]
-            expected = shape.passing(N / 2**shape.prefix_bits)
+            expected = shape.passing_share(N / 2**shape.prefix_bits)
             assert opened / len(queries) == pytest.approx(expected, rel=0.2)
             assert kernel.passing == pytest.approx(expected, rel=0.2)
 
@@ -241,7 +241,7 @@ def check_shapes(made: Design, count: int):
         assert shape.bucket_bits <= min(shape.prefix_bits, log2_count)
         assert shape.prefix_bits - shape.bucket_bits <= 32
         assert variants(shape.prefix_bits, spec.flips) <= MAX_VARIANTS or not spec.flips
-        assert 0 < shape.passing(count / 2**shape.prefix_bits) < 1
+        assert 0 < shape.passing_share(count / 2**shape.prefix_bits) < 1
         assert count * shape.bits_per_prefix / 64 < 2**32
         if count <= 2**27:  # what the format takes
             assert len(filter_cutter(made, table, count, 7, shape).header) == _kernel.HEADER_BYTES

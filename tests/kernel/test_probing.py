@@ -118,7 +118,7 @@ def test_error_in_one_part_stops_the_running_and_waiting_parts(tmp_path):
     with fpstore.build(
         tmp_path / "s", np.arange(1 << 18, dtype=np.uint64), design="flip-2"
     ) as store:
-        kernel = store.snapshot().generation.tables[0].in_order
+        kernel = store.snapshot().generation.tables[0].for_scans
 
         def work(part, stop):
             called.append(part)
@@ -170,7 +170,7 @@ def test_a_scan_in_many_calls_is_brute_force(tmp_path, monkeypatch, threads):
 
 def test_every_call_of_a_scan_in_threads_can_be_stopped(tmp_path):
     with fpstore.build(tmp_path / "s", np.arange(100, dtype=np.uint64), design="flip-2") as store:
-        table, stops = store.snapshot().generation.tables[0].in_order, []
+        table, stops = store.snapshot().generation.tables[0].for_scans, []
 
         class Watched:
             block_count = table.block_count

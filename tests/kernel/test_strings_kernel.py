@@ -27,8 +27,8 @@ def separated(strings):
 @given(texts, texts, st.data())
 def test_a_column_holds_its_strings(one, other, data):
     encoded = [text.encode() for text in one]
-    column = StringColumn.of(one)
-    assert column.tolist() == encoded == StringColumn.of(encoded).tolist()
+    column = StringColumn.from_strings(one)
+    assert column.tolist() == encoded == StringColumn.from_strings(encoded).tolist()
     assert len(column) == len(one)
     assert column.sizes.tolist() == [len(string) for string in encoded]
     assert (
@@ -36,19 +36,20 @@ def test_a_column_holds_its_strings(one, other, data):
         == [xxhash.xxh64_intdigest(string) for string in encoded]
         == [*map(string_hash, encoded)]
     )
-    assert column.separated() == separated(encoded)
+    assert column.join_separated() == separated(encoded)
     assert column.texts() == one
     assert (
-        StringColumn.joined([column, StringColumn.of(other), column]).texts() == one + other + one
+        StringColumn.concatenate([column, StringColumn.from_strings(other), column]).texts()
+        == one + other + one
     )
     start = data.draw(st.integers(0, len(one)))
     end = data.draw(st.integers(start, len(one)))
     assert column.slice(start, end).tolist() == encoded[start:end]
     text = "-".join(one).encode()
     ends = words(*(len("-".join(one[: i + 1]).encode()) for i in range(len(one))))
-    assert StringColumn.of_spans(text, ends - column.sizes, ends).tolist() == encoded
+    assert StringColumn.from_spans(text, ends - column.sizes, ends).tolist() == encoded
     kept = np.array(data.draw(st.lists(st.booleans(), min_size=len(one), max_size=len(one))), bool)
-    assert column.blanked(kept).tolist() == [
+    assert column.with_blanks(kept).tolist() == [
         string if keep else b"" for string, keep in zip(encoded, kept, strict=True)
     ]
     assert column.filter(kept).tolist() == [
@@ -149,17 +150,17 @@ def test_places_and_ranks_outside_are_refused():
         with pytest.raises(ValueError, match=r"descend|past|different lengths"):
             call()
     with pytest.raises(UnicodeDecodeError):
-        StringColumn.of_spans(b"\xff", words(0), words(1))
+        StringColumn.from_spans(b"\xff", words(0), words(1))
     with pytest.raises(UnicodeEncodeError):
-        StringColumn.of(["\ud800"])
+        StringColumn.from_strings(["\ud800"])
     with pytest.raises(TypeError):
-        StringColumn.of([7])
+        StringColumn.from_strings([7])
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.sampled_from([b"", b"a", b"b", b"ab"]), min_size=1, max_size=12), st.data())
 def test_rows_that_equal_the_first_of_their_group(strings, data):
-    column = StringColumn.of(strings)
+    column = StringColumn.from_strings(strings)
     groups = data.draw(
         st.lists(st.lists(st.integers(0, len(strings) - 1), min_size=1, max_size=5), max_size=5)
     )

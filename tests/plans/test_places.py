@@ -52,7 +52,7 @@ def test_the_first_one_wins(place, rooted):
         assert place.publish("a", b"first") == b"first"
     assert (place.read_all("a"), place.size("a")) == (b"first", 5)
     assert [place.read("a", *some) for some in ((1, 3), (3, 9), (9, 2))] == [b"irs", b"st", b""]
-    with place.opened("a") as file:
+    with place.open("a") as file:
         assert (Path(file).read_bytes() if isinstance(file, str) else file.read()) == b"first"
     assert [path.name for path in rooted.iterdir()] == ["a"]
 
@@ -65,7 +65,7 @@ def test_names(place, rooted):
     assert place.names("result") == ["resulting", "results/a", "results/b"]
     assert place.names() == ["other", "resulting", "results/a", "results/b"]
     assert place.names("nothing/") == []
-    assert place.shown("results/a").endswith("/place/results/a")
+    assert place.label("results/a").endswith("/place/results/a")
     place.replace("other", b"new")
     assert place.read_all("other") == b"new"
     place.remove()
@@ -179,7 +179,7 @@ ARRAYS = {
     "wide": np.arange(6, dtype=np.uint16).reshape(3, 2),
     "signed": np.array([-1, 2], np.int64),
 }
-IDS = StringColumn.of(["a", "", "größe"])
+IDS = StringColumn.from_strings(["a", "", "größe"])
 
 
 def write(path, facts=None):

@@ -186,11 +186,11 @@ def test_few_entries_in_a_bucket_are_no_skew(tmp_path, count):
     rng = np.random.default_rng(2)
     rows = rng.integers(0, 2**64, count, np.uint64)
     with fpstore.build(tmp_path / "even", rows, radius=8, design="columns-4") as store:
-        assert not any(table.skewed(1.25) for table in store.snapshot().generation.tables)
+        assert not any(table.is_skewed(1.25) for table in store.snapshot().generation.tables)
     # a quarter of the set in a sixteenth of the buckets
     rows[: count // 4] &= np.uint64(0x0FFF_FFFF_FFFF_FFFF)
     with fpstore.build(tmp_path / "uneven", rows, radius=8, design="columns-4") as store:
-        skewed = [table.skewed(1.25) for table in store.snapshot().generation.tables]
+        skewed = [table.is_skewed(1.25) for table in store.snapshot().generation.tables]
         assert skewed == [True, False, False, False]
 
 

@@ -139,8 +139,10 @@ def test_a_handler_in_a_flush_a_close_or_a_backup_is_refused(
         except fpstore.StoreLockedError as error:
             refused.append(str(error))
 
-    force, handler = LogWriter.force, in_a_handler(ask)
-    monkeypatch.setattr(LogWriter, "force", lambda self: (handler(), force(self), handler())[1])
+    sync, handler = LogWriter.sync_records, in_a_handler(ask)
+    monkeypatch.setattr(
+        LogWriter, "sync_records", lambda self: (handler(), sync(self), handler())[1]
+    )
     {"flush": store.flush, "close": store.close, "backup": lambda: store.backup(tmp_path / "copy")}[
         call
     ]()

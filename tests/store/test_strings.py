@@ -71,7 +71,7 @@ def test_records_are_what_the_format_says(tmp_path, per_record, dictionary):
         strings = [b"" if i % 11 == 5 else f"{i}/{NAMES[i]}".encode() for i in range(count)]
         writer = StringWriter(tmp_path / f"{count}", layout)
         for start in range(0, count, 100):
-            writer.add(StringColumn.of(strings[start : start + 100]))
+            writer.add(StringColumn.from_strings(strings[start : start + 100]))
         shape = writer.finish()
         in_use = {number: string for number, string in enumerate(strings) if string}
         assert (
@@ -169,14 +169,14 @@ def test_a_sample_is_spread_evenly_and_has_a_limit(monkeypatch):
     sample = StringSample()
     names = [f"{number:0100}" for number in range(4000)]
     for start in range(0, 4000, 1000):
-        sample.add(StringColumn.of(names[start : start + 1000]))
+        sample.add(StringColumn.from_strings(names[start : start + 1000]))
     taken = [int(record[:100]) for record in sample.records]
     assert len(taken) * 1010 <= 4000 < len(taken) * 4 * 1010
     assert taken[0] == 0
     assert taken[-1] >= 3000
     assert all(len(record) == 10 * 101 for record in sample.records)
     sample = StringSample()
-    sample.add(StringColumn.of([b"x" * 5000]))
+    sample.add(StringColumn.from_strings([b"x" * 5000]))
     assert sample.records == [b"x" * 5000 + b"\xff"]  # one is not halved
 
 
@@ -204,7 +204,7 @@ def test_a_dictionary_is_trained_for_the_distinct_strings(tmp_path):
 
 def test_more_strings_than_32_bits_count(tmp_path):
     writer = StringWriter(tmp_path / "s", StringLayout(5, 2**40, b""))
-    writer.add(StringColumn.of(["a"]))
+    writer.add(StringColumn.from_strings(["a"]))
     reader = Strings(tmp_path / "s", writer.finish(), 1)
     assert reader.layout.trained == 2**40
     reader.close()

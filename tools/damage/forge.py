@@ -300,7 +300,7 @@ def _follow(path: Path, folder: str) -> None:
         generation.rename(path.parent / number)
         generation = path.parent / number
     log = generation / LOG_FILE
-    data, header = bytearray(log.read_bytes()), LogHeader.of(manifest)
+    data, header = bytearray(log.read_bytes()), LogHeader.from_manifest(manifest)
     records = _records(bytes(data))
     packed = header.pack()
     data[: len(packed)] = packed

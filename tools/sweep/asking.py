@@ -141,7 +141,7 @@ class Asker:
         )
         alike = own[:, None] == leading[None]
         for most in (None, question.part_matches):
-            columns = snapshot.sharing(queries, bits, most)
+            columns = snapshot.probe_prefixes(queries, bits, most)
             if columns is None:
                 # the tables may have what was deleted since
                 self.same(call, most is not None, "None", "columns")

@@ -140,7 +140,7 @@ def build(
 
     target, overwrite = check_path(path), check_flag(overwrite, "overwrite")
     options = Options.for_fingerprinter(
-        _maker(fingerprints, fingerprinter),
+        _choose_fingerprinter(fingerprints, fingerprinter),
         radius,
         width,
         design=design,
@@ -160,7 +160,7 @@ def build(
     return Store(target)
 
 
-def _maker(source: Any, fingerprinter: Any) -> Fingerprinter[Any] | None:
+def _choose_fingerprinter(source: Any, fingerprinter: Any) -> Fingerprinter[Any] | None:
     """Return the maker of the fingerprints of a source, which a reader has.
 
     InputError if a store could not use it later.
@@ -168,19 +168,25 @@ def _maker(source: Any, fingerprinter: Any) -> Fingerprinter[Any] | None:
     from fpstore.hashing.registry import fingerprinter_from_description
 
     makers: list[Any] = [fingerprinter, getattr(source, "fingerprinter", None)]
-    declared, reader_maker = (
+    declared, reader_fingerprinter = (
         maker.describe() if hasattr(maker, "describe") else maker for maker in makers
     )
-    if declared is not None and reader_maker is not None and declared != reader_maker:
+    if (
+        declared is not None
+        and reader_fingerprinter is not None
+        and declared != reader_fingerprinter
+    ):
         message = (
             "the reader makes its fingerprints with another one, which the store must remember: "
             "leave it out"
         )
-        raise InputError(f"fingerprinter: {message}", expected=reader_maker, got=declared)
-    if declared is None and reader_maker is None:
+        raise InputError(f"fingerprinter: {message}", expected=reader_fingerprinter, got=declared)
+    if declared is None and reader_fingerprinter is None:
         return None
     try:
-        return fingerprinter_from_description(reader_maker if declared is None else declared)
+        return fingerprinter_from_description(
+            reader_fingerprinter if declared is None else declared
+        )
     except (FormatVersionError, MissingExtraError) as error:
         raise InputError(f"fingerprinter: {error}", got=fingerprinter) from None
 

@@ -207,7 +207,7 @@ def _combine_manifests(
     folder: Path, count: int | None, plan: str | None, progress: Progress | None
 ) -> ShardsManifest:
     """Return the manifest of the shards in a folder."""
-    paths, shards, first_row = _shards_in(folder, count), list[Shard](), 0
+    paths, shards, first_row = _list_shards(folder, count), list[Shard](), 0
     common: dict[str, Any] = {}
     for done, path in enumerate(paths):
         if progress is not None:
@@ -249,7 +249,7 @@ def _combine_manifests(
     return whole.manifest._replace(fingerprints=fingerprints, ids=ids)
 
 
-def _shards_in(folder: Path, count: int | None) -> list[Path]:
+def _list_shards(folder: Path, count: int | None) -> list[Path]:
     with translate_refusals(folder):
         names = {path.name for path in folder.iterdir() if is_shard_name(path.name)}
     if not names and not count:

@@ -94,7 +94,7 @@ class TrackedWork:
         with Pool(threads) as pool:
             jobs: list[Future[None]] = []
             try:
-                jobs += [pool.submit(self._stopping, part) for part in parts]
+                jobs += [pool.submit(self._set_stop_on_error, part) for part in parts]
                 for job in jobs:
                     await_result(job)
             except BaseException as error:
@@ -107,7 +107,7 @@ class TrackedWork:
                             await_result(job)
                 raise
 
-    def _stopping(self, part: Callable[[], None]) -> None:
+    def _set_stop_on_error(self, part: Callable[[], None]) -> None:
         try:
             part()
         except BaseException:

@@ -174,7 +174,7 @@ class StringSpool:
     def write(self, path: Path, threads: int, tick: Callable[[], None]) -> dict[str, int]:
         """Write the strings in the order of their numbers; return the shape of the file."""
         sample = StringSample()
-        for strings in self._spots() if self._numbers is None else self.strings():
+        for strings in self._sample_spots() if self._numbers is None else self.strings():
             sample.add(strings)
         layout = sample.layout(self.count)
         del sample
@@ -189,7 +189,7 @@ class StringSpool:
             writer.abort()
             raise
 
-    def _spots(self) -> Iterator[StringColumn]:
+    def _sample_spots(self) -> Iterator[StringColumn]:
         size = SPOT_BYTES * self.rows // max(self._bytes, 1) + 1
         for first in range(0, self.rows, max(self.rows // SPOTS, size)):
             before = max(first - 1, 0)

@@ -35,7 +35,7 @@ class Target:
 
     The folder is locked while its builder lives, so the next build can tell one that was abandoned
     (a killed process) and remove it. With ``overwrite``, an existing store is exchanged with the
-    new one in one system call. ``is_own`` says what may be replaced, and ``locked`` names the
+    new one in one system call. ``is_own_store`` says what may be replaced, and ``locked`` names the
     folder in it where its writer has the lock.
     """
 
@@ -43,12 +43,12 @@ class Target:
         self,
         path: Path,
         overwrite: bool,
-        is_own: Callable[[Path], bool] = is_store,
+        is_own_store: Callable[[Path], bool] = is_store,
         locked: str = "",
     ) -> None:
         # a link stands for the store that it names
-        self.path = path.resolve() if overwrite and is_own(path) else path
-        self._is_own, self._locked = is_own, locked
+        self.path = path.resolve() if overwrite and is_own_store(path) else path
+        self._is_own_store, self._locked = is_own_store, locked
         self._overwrite = overwrite
         prefix = f"{temporary_prefix(self.path)}{os.getpid()}-"
         self._temporary = temporary_folder(self.path.parent, prefix)
@@ -71,8 +71,8 @@ class Target:
         refuse_inside_store(path)
         self._put_back()
         if path.is_symlink() or path.exists():
-            if not self._is_own(path):
-                kind = "an fpstore store" if self._is_own is is_store else "an LSH index"
+            if not self._is_own_store(path):
+                kind = "an fpstore store" if self._is_own_store is is_store else "an LSH index"
                 raise StoreExistsError(
                     f"{path} exists and is not {kind}: choose another path", path=path
                 )
@@ -148,7 +148,7 @@ class Target:
             for aside in self.path.parent.glob(
                 f"{glob.escape(temporary_prefix(self.path))}*{ASIDE}"
             ):
-                if self._is_own(aside):
+                if self._is_own_store(aside):
                     with translate_refusals(self.path, NOTHING_CHANGED):
                         aside.rename(self.path)
                     return

@@ -317,7 +317,7 @@ class RecoveredRows:
     def rows(self, progress: Progress | None) -> Iterator[Batch]:
         """Yield the rows of the new store, and note losses."""
         changes, done = self._changes, 0
-        for values, counts, ids, has_ids in _batches_of_rows(self._set.rows(self._ids)):
+        for values, counts, ids, has_ids in _join_batches(self._set.rows(self._ids)):
             self._note_ids(ids)
             numbers = changes.numbers(values)
             lost_ids, has_more = ~has_ids & ~changes.wiped[numbers], changes.has_more[numbers]
@@ -397,7 +397,7 @@ class RecoveredRows:
             file.close()
 
 
-def _batches_of_rows(
+def _join_batches(
     parts: Iterable[IdentifiedRows],
 ) -> Iterator[tuple[Words, Words, Words, npt.NDArray[np.bool_]]]:
     waiting: list[IdentifiedRows] = []

@@ -36,27 +36,27 @@ def verify_store(snapshot: StoreSnapshot, log: LogReader, progress: Progress | N
     if generation.dictionary is not None:
         total = VERIFY_PASSES * generation.dictionary.strings.count
         work.start(PHASE_STRINGS, total)
-        with _noting_faults(report):
+        with _note_faults(report):
             has_string = generation.dictionary.verify(work.tick)
             work.set_done(total)  # a number that is not in use has nothing to check
     # it is compared with tables and ids that are sound
     if generation.places is not None and report.ok:
         work.start(PHASE_PLACES, None)
-        with _noting_faults(report):
+        with _note_faults(report):
             generation.places.verify_with(generation.ids, work.tick)
     work.start(PHASE_LOG, None)
-    with _noting_faults(report):
+    with _note_faults(report):
         for records in log.read(HEADER_BYTES, 1):
             work.tick(len(records.change.kinds))
     if report.ok and (snapshot.version or snapshot.totals.id_kind == "string"):
-        with _noting_faults(report):
+        with _note_faults(report):
             _check_totals(snapshot, has_string, work)
             report.fingerprints, report.ids = snapshot.totals.fingerprints, snapshot.totals.ids
     return report
 
 
 @contextmanager
-def _noting_faults(report: Report) -> Iterator[None]:
+def _note_faults(report: Report) -> Iterator[None]:
     try:
         yield
     except FpstoreError as error:
@@ -65,7 +65,7 @@ def _noting_faults(report: Report) -> Iterator[None]:
 
 def _check_manifest(generation: Generation, report: Report) -> None:
     """Read the manifest again; ignore it if it belongs to another generation or store by now."""
-    with _noting_faults(report), suppress(StoreNotFoundError):
+    with _note_faults(report), suppress(StoreNotFoundError):
         manifest = read_manifest(generation.path)
         same = (manifest.identity, manifest.generation.number) == (
             generation.manifest.identity,
@@ -83,11 +83,11 @@ def _check_tables(generation: Generation, report: Report, work: TrackedWork) -> 
     references: list[tuple[ColumnTable, int]] = []
     rows: ColumnTable | None = None
     for number, table in enumerate(generation.tables):
-        with _noting_faults(report):
+        with _note_faults(report):
             if not isinstance(table, ColumnTable):
                 keys = table.verify_keys(work.tick)
                 if number in generation.record.filters:
-                    with _noting_faults(report):
+                    with _note_faults(report):
                         _check_filter(generation, number, keys)
                 for _ in keys:  # the part of the table behind a fault of its filter
                     pass
@@ -101,7 +101,7 @@ def _check_tables(generation: Generation, report: Report, work: TrackedWork) -> 
         work.set_done(report.fingerprints * report.tables)
     if references and rows is not None:  # they are compared with rows that are sound
         work.start(PHASE_REFERENCES, report.fingerprints)
-        with _noting_faults(report):
+        with _note_faults(report):
             for fault in check_references(references, rows, work.tick):
                 report.note(fault)
 
@@ -120,7 +120,7 @@ def _check_filter(generation: Generation, number: int, keys: Iterator[Words]) ->
 def _check_ids(generation: Generation, report: Report, work: TrackedWork) -> None:
     ids, expected = generation.ids, generation.record.ids
     work.start(PHASE_IDS, report.fingerprints)
-    with _noting_faults(report):
+    with _note_faults(report):
         report.ids = ids.verify_numbers(
             (counts for _, counts in generation.tables[0].pieces()), work.tick
         )

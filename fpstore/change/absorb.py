@@ -103,7 +103,9 @@ class Absorb(Merge):
         sources, next_row = [SnapshotContent(snapshot)], snapshot.totals.next_row
         if kind == "string":
             new = StringSpool(folder, self._resources.memory, None, self._resources.threads)
-            translations = [self._translation(frozen, other, new, folder) for other in self._others]
+            translations = [
+                self._number_strings(frozen, other, new, folder) for other in self._others
+            ]
             new.resolve(lambda rows: self._work.tick())
             sources += map(SnapshotContent, self._others, translations)
             return MergeInput(
@@ -112,11 +114,11 @@ class Absorb(Merge):
                 is_union=True,
                 new_strings=new,
             )
-        end_of_ids = _end_of_ids(snapshot) if self._renumber else 0
+        end_of_ids = _next_number(snapshot) if self._renumber else 0
         for other in self._others:
             if self._renumber:
                 sources.append(SnapshotContent(other, _shift(end_of_ids)))
-                end_of_ids += _end_of_ids(other)
+                end_of_ids += _next_number(other)
                 if end_of_ids > 2**64:
                     raise InputError(
                         f"{other.generation.path}: its ids would go over 2^64-1: absorb it "
@@ -128,7 +130,7 @@ class Absorb(Merge):
                 next_row = max(next_row, other.totals.next_row)
         return MergeInput(UnitedContent(sources), Totals(*counts, next_row, kind), is_union=True)
 
-    def _translation(
+    def _number_strings(
         self, frozen: MergeStart, other: StoreSnapshot, new: StringSpool, folder: Path
     ) -> Callable[[Words], Words]:
         """Give each string of another store a number in this one, in a table in a file.
@@ -187,7 +189,7 @@ def _missing_string_error(store: StoreSnapshot, number: int) -> CorruptStoreErro
     )
 
 
-def _end_of_ids(snapshot: StoreSnapshot) -> int:
+def _next_number(snapshot: StoreSnapshot) -> int:
     # row numbers end with LAST_ROW
     if snapshot.totals.id_kind == "row" and snapshot.totals.next_row < LAST_ROW:
         return snapshot.totals.next_row

@@ -134,7 +134,7 @@ def insertion(
     return Change(totals, ADD + IN_BASE * in_base, added, added_ids, rows.strings), len(added)
 
 
-def probed_insertion_of_one(
+def probe_and_insert_row(
     snapshot: StoreSnapshot,
     value: int,
     identifier: int | str,
@@ -171,7 +171,7 @@ def replacement(
     Of several rows with the same id, only the last counts. The result is the number of ids that
     changed.
     """
-    fingerprints, ids = _last_of_each_id(fingerprints, ids)
+    fingerprints, ids = _keep_last_of_each_id(fingerprints, ids)
     rows = new_rows(snapshot, fingerprints, ids, note_reused)
     in_base = snapshot.delta.in_base(rows.fingerprints)
     new = new_pairs(snapshot, rows.fingerprints, rows.ids, in_base)
@@ -226,7 +226,7 @@ def replacement_of_one(
     return SmallChange(totals, rows, strings), 1
 
 
-def probed_replacement_of_one(
+def probe_and_replace_row(
     snapshot: StoreSnapshot,
     value: int,
     identifier: int | str,
@@ -270,7 +270,7 @@ def probed_replacement_of_one(
 # Deleting
 
 
-def deletion_of_fingerprints(
+def delete_by_fingerprints(
     snapshot: StoreSnapshot, fingerprints: Words
 ) -> tuple[Change | None, Deleted]:
     """Remove fingerprints with all their ids."""
@@ -280,7 +280,7 @@ def deletion_of_fingerprints(
     return _removal(snapshot, stored, int(lims[-1]), unique[:0], NONE, len(unique) - len(stored))
 
 
-def deletion_of_ids(
+def delete_by_ids(
     snapshot: StoreSnapshot, ids: Words | list[str]
 ) -> tuple[Change | SmallChange | None, Deleted]:
     """Remove every pair that has one of these ids."""
@@ -298,10 +298,10 @@ def deletion_of_ids(
     unique = list(dict.fromkeys(ids)) if isinstance(ids, list) else np.unique(ids)
     numbers, has_number = numbers_of(snapshot, unique)
     fingerprints, stored = snapshot.with_ids(numbers[has_number])
-    return _removal_of_pairs(snapshot, fingerprints, stored, len(unique) - len(np.unique(stored)))
+    return _remove_pairs(snapshot, fingerprints, stored, len(unique) - len(np.unique(stored)))
 
 
-def deletion_of_pairs(
+def delete_by_pairs(
     snapshot: StoreSnapshot, fingerprints: Words, ids: Words | list[str]
 ) -> tuple[Change | None, Deleted]:
     """Remove the pair of each row; other pairs of its fingerprint and of its id stay."""
@@ -312,12 +312,10 @@ def deletion_of_pairs(
     once = ~repeats(fingerprints, numbers)
     fingerprints, numbers = fingerprints[once], numbers[once]
     gone = new_pairs(snapshot, fingerprints, numbers, snapshot.delta.in_base(fingerprints))
-    return _removal_of_pairs(
-        snapshot, fingerprints[~gone], numbers[~gone], missing + int(gone.sum())
-    )
+    return _remove_pairs(snapshot, fingerprints[~gone], numbers[~gone], missing + int(gone.sum()))
 
 
-def _removal_of_pairs(
+def _remove_pairs(
     snapshot: StoreSnapshot, fingerprints: Words, ids: Words, missing: int
 ) -> tuple[Change | None, Deleted]:
     """Remove distinct pairs, all of which are stored."""
@@ -409,7 +407,7 @@ def count_absent(snapshot: StoreSnapshot, fingerprints: Words, in_base: Bytes) -
     return count_distinct(fingerprints[is_absent(snapshot, fingerprints, in_base)])
 
 
-def _last_of_each_id(
+def _keep_last_of_each_id(
     fingerprints: Words, ids: Words | list[str]
 ) -> tuple[Words, Words | list[str]]:
     if isinstance(ids, list):

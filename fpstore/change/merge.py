@@ -413,7 +413,7 @@ class Merge:
         if (
             not added
             and not (new and new.count)
-            and self._is_good(generation.record.dictionary, in_use)
+            and self._is_dictionary_current(generation.record.dictionary, in_use)
         ):
             writer.dictionary = generation.record.dictionary
             if generation.record.dictionary is not None:
@@ -427,7 +427,9 @@ class Merge:
         return in_use
 
     @staticmethod
-    def _is_good(dictionary: dict[str, Any] | None, used: npt.NDArray[np.bool_]) -> bool:
+    def _is_dictionary_current(
+        dictionary: dict[str, Any] | None, used: npt.NDArray[np.bool_]
+    ) -> bool:
         """Whether a dictionary has few unused strings, and by its record enough for all numbers."""
         in_use = int(np.count_nonzero(used))
         hashes = 0 if dictionary is None else dictionary["hashes"]

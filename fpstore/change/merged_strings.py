@@ -168,12 +168,12 @@ class MergedStrings:
     def _train_layout(self) -> StringLayout:
         """Return a layout for all strings in use, by a sample of them."""
         sample, number = StringSample(), 0
-        for strings in self._all():
+        for strings in self._all_strings():
             sample.add(strings.filter(self._used[number : number + len(strings)]))
             number += len(strings)
         return sample.layout(self._in_use_count)
 
-    def _all(self) -> Iterator[StringColumn]:
+    def _all_strings(self) -> Iterator[StringColumn]:
         if self._old is not None:
             yield from (column for _, column in self._old.strings.columns())
         yield from self._new_strings()

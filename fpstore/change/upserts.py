@@ -31,7 +31,7 @@ class UpsertResult:
     inserted: npt.NDArray[np.bool_]
 
 
-def probed_replacement(
+def probe_and_replace(
     snapshot: StoreSnapshot,
     fingerprints: Words,
     ids: Words | list[str],

@@ -25,21 +25,21 @@ from fpstore.change.decisions import (
     Deleted,
     SmallChange,
     count_distinct,
-    deletion_of_fingerprints,
-    deletion_of_ids,
-    deletion_of_pairs,
+    delete_by_fingerprints,
+    delete_by_ids,
+    delete_by_pairs,
     insertion,
     is_absent,
     make_logged_change,
     new_pairs,
     new_rows,
+    probe_and_insert_row,
+    probe_and_replace_row,
     probe_insert_in_order,
-    probed_insertion_of_one,
-    probed_replacement_of_one,
     replacement,
     replacement_of_one,
 )
-from fpstore.change.upserts import UpsertResult, probed_replacement
+from fpstore.change.upserts import UpsertResult, probe_and_replace
 from fpstore.disk.folders import sync_folder
 from fpstore.disk.locks import LOCK_FILE, WriterLock
 from fpstore.disk.refusals import NOTHING_CHANGED, is_system_error, refusal_error, with_path
@@ -209,18 +209,18 @@ class StoreWriter:
 
     def delete_fingerprints(self, fingerprints: Words, sync: str | None) -> Deleted:
         """Remove fingerprints with all their ids."""
-        return self._change(sync, lambda snapshot: deletion_of_fingerprints(snapshot, fingerprints))
+        return self._change(sync, lambda snapshot: delete_by_fingerprints(snapshot, fingerprints))
 
     def delete_ids(self, ids: Words | list[str], sync: str | None) -> Deleted:
         """Remove every pair that has one of these ids."""
-        return self._change(sync, lambda snapshot: deletion_of_ids(snapshot, ids))
+        return self._change(sync, lambda snapshot: delete_by_ids(snapshot, ids))
 
     def delete_pairs(
         self, fingerprints: Words, ids: Words | list[str] | None, sync: str | None
     ) -> Deleted:
         """Remove the pair of each row; other pairs of its fingerprint and of its id stay."""
         assert ids is not None
-        return self._change(sync, lambda snapshot: deletion_of_pairs(snapshot, fingerprints, ids))
+        return self._change(sync, lambda snapshot: delete_by_pairs(snapshot, fingerprints, ids))
 
     def probe_insert_one(
         self, value: int, identifier: int | str, radius: int, always: bool, sync: str | None
@@ -228,7 +228,7 @@ class StoreWriter:
         """Probe, and insert if nothing matched."""
 
         def decide(snapshot: StoreSnapshot) -> tuple[SmallChange | None, MatchList]:
-            return probed_insertion_of_one(
+            return probe_and_insert_row(
                 snapshot, value, identifier, radius, always, self._note_reused
             )
 
@@ -240,7 +240,7 @@ class StoreWriter:
         """Take an id from all other fingerprints, probe, and insert if nothing else matched."""
 
         def decide(snapshot: StoreSnapshot) -> tuple[SmallChange | None, MatchList]:
-            return probed_replacement_of_one(snapshot, value, identifier, radius, self._note_reused)
+            return probe_and_replace_row(snapshot, value, identifier, radius, self._note_reused)
 
         return self._change(sync, decide)
 
@@ -255,7 +255,7 @@ class StoreWriter:
         """Do :meth:`probe_upsert_one` for each row in order, as one change."""
 
         def decide(snapshot: StoreSnapshot) -> tuple[Change | None, UpsertResult]:
-            return probed_replacement(
+            return probe_and_replace(
                 snapshot, fingerprints, ids, radius, threads, self._note_reused
             )
 

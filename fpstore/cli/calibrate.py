@@ -305,7 +305,7 @@ def compare(args: Arguments) -> None:
     """
     if args.a == args.b == "-":
         fail("only one of A and B can be standard input")
-    maker, notices = content.text_maker(args), Notices(TEXTS)
+    maker, notices = content.text_fingerprinter_option(args), Notices(TEXTS)
     text_a, text_b = (_read(path, notices, args) for path in (args.a, args.b))
     for name, text in ((args.a, text_a), (args.b, text_b)):
         if maker.is_empty(text):
@@ -429,7 +429,7 @@ def weights(args: Arguments) -> None:
     columns = columns if isinstance(columns, str) else tuple(columns)
     if args.html and isinstance(columns, tuple):
         raise InputError("--html is for one column of pages, whose titles count too: name it alone")
-    maker, notices = content.features_maker(args), Notices(kind)
+    maker, notices = content.features_option(args), Notices(kind)
     rows: Any
     if kind == TEXTS:
         content.check_inputs(kind, args.inputs, "")

@@ -167,7 +167,7 @@ def insert(args: Arguments) -> int:
     with (
         _with_counts(counts),
         args.bars(source) as bars,
-        _writer_of_matches(args, width) as write,
+        _match_writer(args, width) as write,
     ):
         chunks: Iterator[Any] = iter(source)
         if kind == ROWS or (kind == FINGERPRINTS and args.unmatched):
@@ -212,7 +212,7 @@ def _source(args: Arguments, store: Store) -> tuple[Any, str, Notices]:
 
     With --unmatched, lines are read as they come.
     """
-    kind, maker, columns = content.store_inputs(args, store)
+    kind, fingerprinter, columns = content.store_inputs(args, store)
     content.refuse_foreign(args, kind)
     if not args.unmatched:
         args.refuse(
@@ -228,7 +228,7 @@ def _source(args: Arguments, store: Store) -> tuple[Any, str, Notices]:
     totals, notices = store.snapshot().totals, Notices(kind, args.left_out)
     reading: dict[str, Any] = {}
     if kind == FINGERPRINTS:
-        maker, reading = (
+        fingerprinter, reading = (
             Width(store.width, stored=True),
             {"chunk_rows": CHUNK_ROWS, "unbuffered": args.unmatched},
         )
@@ -244,7 +244,9 @@ def _source(args: Arguments, store: Store) -> tuple[Any, str, Notices]:
     ):
         # of what comes, nobody knows of what kind later ids are
         args.id_type = _ID_TYPES[totals.id_kind]
-    source = content.open_inputs(args, kind, args.inputs, maker, notices, columns, **reading)
+    source = content.open_inputs(
+        args, kind, args.inputs, fingerprinter, notices, columns, **reading
+    )
     if kind == FINGERPRINTS:
         check_origin(store, source.fingerprinter, args.store, "the input", args)
     if getattr(source, "row_numbers", False):
@@ -332,7 +334,7 @@ def _with_counts(counts: _Counts) -> Iterator[None]:
         ) from error
 
 
-def _writer_of_matches(args: Arguments, width: int) -> AbstractContextManager[answers.Write | None]:
+def _match_writer(args: Arguments, width: int) -> AbstractContextManager[answers.Write | None]:
     if not args.unmatched:
         return nullcontext()
     if _has_json(args):

@@ -315,14 +315,15 @@ def store_inputs(args: Arguments, store: Store) -> tuple[str, Any, Any]:
             f"{store.path}: {problem}: give it fingerprints, or build it with {FLAGS[ROWS]}",
             path=store.path,
         )
-    maker = fingerprinter_from_description(store.fingerprinter)
-    if args.text_field is not None and maker.items not in ("texts", "rows"):
-        problem = f"the fingerprints of this store were made of {maker.items} ({maker.name})"
+    fingerprinter = fingerprinter_from_description(store.fingerprinter)
+    if args.text_field is not None and fingerprinter.items not in ("texts", "rows"):
+        items = f"{fingerprinter.items} ({fingerprinter.name})"
+        problem = f"the fingerprints of this store were made of {items}"
         raise InputError(f"{store.path}: {problem}, so it takes no {ROWS}", path=store.path)
     columns = args.text_field
-    if maker.items == "rows" and columns is None:
-        columns = tuple(maker.weights)  # type: ignore[attr-defined]  # of Fields
-    return _KIND[maker.items] if columns is None else ROWS, maker, columns
+    if fingerprinter.items == "rows" and columns is None:
+        columns = tuple(fingerprinter.weights)  # type: ignore[attr-defined]  # of Fields
+    return _KIND[fingerprinter.items] if columns is None else ROWS, fingerprinter, columns
 
 
 def has_fingerprints(args: Arguments, store: Store) -> bool:
@@ -351,7 +352,7 @@ def refuse_foreign(args: Arguments, kind: str) -> None:
 # Fingerprinters
 
 
-def features_maker(args: Arguments, method: str = "simhash") -> TextHash:
+def features_option(args: Arguments, method: str = "simhash") -> TextHash:
     """Return a fingerprinter of texts; ``method`` is the default of --method."""
     words: tuple[str, ...] = ()
     if args.stop_words is not None:
@@ -381,7 +382,9 @@ def width_option(args: Arguments) -> int | None:
     return args.width if args.is_given("width") else None
 
 
-def text_maker(args: Arguments, method: str = "simhash") -> TextHash | hashing.LongestSentences:
+def text_fingerprinter_option(
+    args: Arguments, method: str = "simhash"
+) -> TextHash | hashing.LongestSentences:
     """Return a fingerprinter of texts, also of --weights and --longest-sentences."""
     if args.longest_sentences is not None:
         args.refuse(
@@ -394,7 +397,7 @@ def text_maker(args: Arguments, method: str = "simhash") -> TextHash | hashing.L
             "does not go with --weights: the file says how its weights were learnt", *_FEATURES
         )
         return read_weights(args.weights, width_option(args))
-    return features_maker(args, method)
+    return features_option(args, method)
 
 
 def fingerprinter_option(args: Arguments, kind: str) -> Any:
@@ -416,14 +419,14 @@ def fingerprinter_option(args: Arguments, kind: str) -> Any:
             )
     if kind == FINGERPRINTS:
         return None
-    return maker_for_inputs(args, kind, text_maker(args))
+    return wrap_for_inputs(args, kind, text_fingerprinter_option(args))
 
 
-def maker_for_inputs(args: Arguments, kind: str, maker: Any) -> Any:
+def wrap_for_inputs(args: Arguments, kind: str, fingerprinter: Any) -> Any:
     """Return a fingerprinter of texts for the columns of rows, and for pages."""
     if kind == ROWS:
-        maker, _ = column_fingerprinter(maker, args.text_field)
-    return page_fingerprinter(maker, args.html)
+        fingerprinter, _ = column_fingerprinter(fingerprinter, args.text_field)
+    return page_fingerprinter(fingerprinter, args.html)
 
 
 # Readers
@@ -511,29 +514,29 @@ def open_inputs(
     args: Arguments,
     kind: str,
     paths: Sequence[str],
-    maker: Any,
+    fingerprinter: Any,
     notices: Notices,
     columns: Any = None,
     **overrides: Any,
 ) -> Any:
     """Return the reader that makes fingerprints of the inputs.
 
-    For fingerprints, ``maker`` is their width. ``columns`` come before --text-field.
+    For fingerprints, ``fingerprinter`` is their width. ``columns`` come before --text-field.
     """
     makes = {"suffixes": getattr(args, "suffixes", None), "threads": args.threads}
     if kind == FINGERPRINTS:
-        return open_fingerprints(args, paths, maker, **overrides)
+        return open_fingerprints(args, paths, fingerprinter, **overrides)
     if kind == PICTURES:
         warnings.filterwarnings("ignore", module=r"PIL\b")  # the notices report what cannot be read
         return hashing.ImageReader(
-            paths, maker, on_notice=notices, memory=getattr(args, "memory", None), **makes
+            paths, fingerprinter, on_notice=notices, memory=getattr(args, "memory", None), **makes
         )
     if kind == VECTORS:
         if "-" in paths:
             fail("vectors are read from files, not from standard input: write them to a file first")
         return hashing.VectorReader(
             paths,
-            maker,
+            fingerprinter,
             vector_field=args.vector_field,
             id_field=args.id_field,
             id_type=args.id_type,
@@ -546,11 +549,11 @@ def open_inputs(
         "on_notice": notices,
     }
     if kind == TEXTS:
-        source: Any = hashing.DocumentReader(paths, maker, **makes, **reading)
+        source: Any = hashing.DocumentReader(paths, fingerprinter, **makes, **reading)
     else:
         source = hashing.TextReader(
             paths,
-            maker,
+            fingerprinter,
             text=columns or args.text_field,
             id=args.id_field,
             id_type=args.id_type,
@@ -564,23 +567,25 @@ def open_inputs(
 
 
 def open_files(
-    args: Arguments, kind: str, paths: Sequence[str], maker: Any, notices: Notices
+    args: Arguments, kind: str, paths: Sequence[str], fingerprinter: Any, notices: Notices
 ) -> Any:
     """Return a reader of files as `open_inputs` does; ``-`` is standard input."""
     files = [path for path in paths if path != "-"]
     if kind == VECTORS or len(files) == len(paths):
-        return open_inputs(args, kind, paths, maker, notices)
-    open_inputs(args, kind, files, maker, notices)  # reports a missing path before any output
+        return open_inputs(args, kind, paths, fingerprinter, notices)
+    open_inputs(
+        args, kind, files, fingerprinter, notices
+    )  # reports a missing path before any output
 
     def chunks() -> Iterator[Chunk]:
         for path in paths:
             if path != "-":
-                yield from open_inputs(args, kind, [path], maker, notices)
+                yield from open_inputs(args, kind, [path], fingerprinter, notices)
             else:
                 yield (
-                    _picture(maker)
+                    _picture(fingerprinter)
                     if kind == PICTURES
-                    else _text(maker, standard_input(notices, args.encoding))
+                    else _text(fingerprinter, standard_input(notices, args.encoding))
                 )
 
     return chunks()
@@ -599,10 +604,10 @@ def _read_stdin(noun: str) -> bytes:
     return bytes(data)
 
 
-def _text(maker: Any, text: str) -> Chunk:
-    hashed = maker.hashed([text])
+def _text(fingerprinter: Any, text: str) -> Chunk:
+    hashed = fingerprinter.hashed([text])
     if not hashed.known[0]:
-        problem = SENTENCES["html" if isinstance(maker, MainText) else NO_WORDS]
+        problem = SENTENCES["html" if isinstance(fingerprinter, MainText) else NO_WORDS]
         raise InputError(f"standard input: {problem}, so it has no fingerprint", path="-")
     return Chunk(hashed.rows, ["-"])
 
@@ -621,9 +626,9 @@ def standard_input(notices: Notices, encoding: str | None = None) -> str:
     return text.text
 
 
-def _picture(maker: Any) -> Chunk:
-    frames = maker.frame_fingerprints(
-        PictureSource(_read_stdin("picture"), "standard input"), every=maker.frame == "all"
+def _picture(fingerprinter: Any) -> Chunk:
+    frames = fingerprinter.frame_fingerprints(
+        PictureSource(_read_stdin("picture"), "standard input"), every=fingerprinter.frame == "all"
     )
     numbers = {
         number: value for number, value in enumerate(frames) if not isinstance(value, Rejection)
@@ -632,7 +637,7 @@ def _picture(maker: Any) -> Chunk:
         problem = next(frame.sentence for frame in frames if isinstance(frame, Rejection))
         raise InputError(f"standard input {problem}", path="-")
     ids = ["-" if len(frames) == 1 else f"-#{number}" for number in numbers]
-    return Chunk(Width(maker.width).rows(numbers.values()), ids)
+    return Chunk(Width(fingerprinter.width).rows(numbers.values()), ids)
 
 
 def check_inputs(kind: str, paths: Sequence[str], advice: str) -> None:

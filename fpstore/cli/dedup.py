@@ -20,16 +20,16 @@ from fpstore.cli.outputs import (
     OUTPUT,
     OUTPUT_IS_LAST,
     RESUME,
+    job_checkpoint,
     open_list,
     resume_folder,
-    resuming,
 )
 from fpstore.cli.task import PART_BYTES, PLANNING, plan_or_run, read_spec
 from fpstore.cli.verb import Arguments, fail, usage_errors, verb
 from fpstore.errors import plural
 from fpstore.format.manifest import is_openable
 from fpstore.hashing.corpora import open_corpus
-from fpstore.hashing.wrapper import minhash_in
+from fpstore.hashing.wrapper import unwrap_minhash
 from fpstore.io.source import RowSource
 from fpstore.jobs import GROUPINGS, KEEP_RULES, SEARCHES, UNKNOWN
 from fpstore.jobs.clusters import CORPUS_COLUMNS
@@ -195,7 +195,7 @@ def dedup(args: Arguments) -> None:
     content.refuse_foreign(args, kind)
     if args.add and args.against is None:
         fail("--add inserts into the store that --against names")
-    maker = _maker(args, kind)
+    fingerprinter = _fingerprinter_option(args, kind)
     notices = Notices(kind)
     spec = read_spec(
         DedupSpec,
@@ -203,7 +203,7 @@ def dedup(args: Arguments) -> None:
         text=args.text or args.text_field,
         method=None,
         width=content.width_option(args),
-        fingerprinter=maker,
+        fingerprinter=fingerprinter,
     )
     with ExitStack() as stack:
         reference = stack.enter_context(open_reference(spec, args.add))
@@ -234,7 +234,7 @@ def dedup(args: Arguments) -> None:
             args.overwrite,
             folder,
             listings=_listings(args),
-            open_checkpoint=partial(resuming, args),
+            open_checkpoint=partial(job_checkpoint, args),
             reference=reference,
         )
     notices.report(args)
@@ -268,7 +268,7 @@ def _note_reference(
     elif (
         reference.store is not None
         and job.fingerprinter is not None
-        and minhash_in(job.fingerprinter) is None
+        and unwrap_minhash(job.fingerprinter) is None
     ):
         method = f"{job.fingerprinter.name}, radius {job.grouping.radius}"
         args.note(f"texts are compared as the store {printable(reference.path)} has them: {method}")
@@ -289,14 +289,18 @@ def _removed_columns(args: Arguments) -> tuple[str, ...]:
     return REMOVED_COLUMNS if args.against is None else REMOVED_WITH_REFERENCE
 
 
-def _maker(args: Arguments, kind: str) -> Any:
+def _fingerprinter_option(args: Arguments, kind: str) -> Any:
     """Return the fingerprinter of the command line.
 
     None for fingerprints, and where the reference decides.
     """
     described = any(map(args.is_given, (*content.TEXT_MAKING, "width")))
     of_reference = args.against is not None and is_openable(Path(args.against)) and not described
-    return None if kind == FINGERPRINTS or of_reference else content.text_maker(args, DEDUP_METHOD)
+    return (
+        None
+        if kind == FINGERPRINTS or of_reference
+        else content.text_fingerprinter_option(args, DEDUP_METHOD)
+    )
 
 
 def _plan_search(args: Arguments, job: DedupJob, corpus: RowSource) -> DedupJob:
@@ -353,7 +357,7 @@ def _note_chance(
     elif (
         args.verify is None
         and job.unrelated_matches(documents) >= NOTED_CHANCE
-        and (job.fingerprinter is None or minhash_in(job.fingerprinter) is not None)
+        and (job.fingerprinter is None or unwrap_minhash(job.fingerprinter) is not None)
     ):
         args.note(
             f"{at} with a line in common may be near each other, and are removed then; {advice}"

@@ -49,10 +49,10 @@ def _check_options(args: Arguments, *allowed: str) -> None:
             args.refuse(f"is not for an LSH index, which {args.store} is", str(param.name))
 
 
-def _maker(args: Arguments, index: LshStore[Any]) -> tuple[Any, Any]:
+def _reader_fingerprinter(args: Arguments, index: LshStore[Any]) -> tuple[Any, Any]:
     """Return the fingerprinter of the texts of an index, and their columns; None for files."""
     hasher = index.hasher
-    maker: Any = hasher if isinstance(hasher, MinHashSketcher) else MinHash()
+    fingerprinter: Any = hasher if isinstance(hasher, MinHashSketcher) else MinHash()
     of_texts = hasher.items in ("texts", "rows")
     if not of_texts or index.stats()["probes"] > 1:
         of = "several look-ups in a band" if of_texts else hasher.items
@@ -61,9 +61,9 @@ def _maker(args: Arguments, index: LshStore[Any]) -> tuple[Any, Any]:
             "fpstore.open in Python"
         )
     columns = args.text_field
-    if maker.items == "rows" and columns is None:
-        columns = tuple(maker.weights)
-    return maker, columns
+    if fingerprinter.items == "rows" and columns is None:
+        columns = tuple(fingerprinter.weights)
+    return fingerprinter, columns
 
 
 def _sketch_texts(index: LshStore[Any], reader: Any) -> TextSource:
@@ -98,14 +98,16 @@ def _query_texts(args: Arguments, index: LshStore[Any], notices: Notices) -> Ite
     """Yield the texts of the query: files, where ``-`` is standard input, or rows of --input."""
     if bool(args.words) == bool(args.input):
         fail("give files of texts, or --input FILE with --text-field for the texts of rows")
-    maker, columns = _maker(args, index)
+    fingerprinter, columns = _reader_fingerprinter(args, index)
     if args.input:
         if columns is None:
             fail("--input is for rows: --text-field names their column of texts")
         content.refuse_foreign(args, ROWS)
         notices.set_kind(ROWS)
         reading = {"chunk_rows": content.CHUNK_ROWS}
-        reader = content.open_inputs(args, ROWS, args.input, maker, notices, columns, **reading)
+        reader = content.open_inputs(
+            args, ROWS, args.input, fingerprinter, notices, columns, **reading
+        )
         yield from _sketch_texts(index, reader)
         return
     if columns is not None:
@@ -113,16 +115,16 @@ def _query_texts(args: Arguments, index: LshStore[Any], notices: Notices) -> Ite
     content.refuse_foreign(args, TEXTS)
     files = [path for path in args.words if path != "-"]
     if files:  # a missing path is reported before any output
-        content.open_inputs(args, TEXTS, files, maker, notices)
+        content.open_inputs(args, TEXTS, files, fingerprinter, notices)
     if len(files) == len(args.words):
         yield from _sketch_texts(
-            index, content.open_inputs(args, TEXTS, args.words, maker, notices)
+            index, content.open_inputs(args, TEXTS, args.words, fingerprinter, notices)
         )
         return
     for path in args.words:
         if path != "-":
             yield from _sketch_texts(
-                index, content.open_inputs(args, TEXTS, [path], maker, notices)
+                index, content.open_inputs(args, TEXTS, [path], fingerprinter, notices)
             )
             continue
         text = content.standard_input(notices, args.encoding)
@@ -214,12 +216,14 @@ def insert(args: Arguments) -> None:
             if args.text_field is not None and args.id_field is None
             else {}
         )
-        maker, columns = _maker(args, index)
+        fingerprinter, columns = _reader_fingerprinter(args, index)
         kind = TEXTS if columns is None else ROWS
         content.refuse_foreign(args, kind)
         notices.set_kind(kind)
         reading["chunk_rows"] = content.CHUNK_ROWS
-        reader = content.open_inputs(args, kind, args.inputs, maker, notices, columns, **reading)
+        reader = content.open_inputs(
+            args, kind, args.inputs, fingerprinter, notices, columns, **reading
+        )
         if reader.row_numbers and (upsert or (totals.id_kind != "row" and totals.ids)):
             why = "upsert needs an id for each row" if upsert else "its ids are not row numbers"
             raise InputError(

@@ -15,7 +15,7 @@ from fpstore.base.width import Width
 from fpstore.cli import content, options
 from fpstore.cli.content import FINGERPRINTS, ROWS, Notices
 from fpstore.cli.options import argument, option
-from fpstore.cli.outputs import RESUME, resume_folder, resuming
+from fpstore.cli.outputs import RESUME, job_checkpoint, resume_folder
 from fpstore.cli.verb import Arguments, index_module, usage_errors, verb
 from fpstore.errors import plural
 from fpstore.format.manifest import is_openable
@@ -41,7 +41,7 @@ def _job_output(
         # an error of the output comes before a folder is made
         open_output(args, columns, width).abort()
     with (
-        resuming(args, folder, job.identity) as checkpoint,
+        job_checkpoint(args, folder, job.identity) as checkpoint,
         open_output(args, columns, width) as writer,
     ):
         yield job.run(checkpoint), writer
@@ -229,6 +229,6 @@ def _other_rows(args: Arguments, store: Store, notices: Notices) -> Reader:
     content.refuse_foreign(args, FINGERPRINTS if args.text_field is None else ROWS)
     if args.text_field is None:
         return content.open_fingerprints(args, args.other, Width(store.width, stored=True))
-    kind, maker, columns = content.store_inputs(args, store)
-    reader: Reader = content.open_inputs(args, kind, args.other, maker, notices, columns)
+    kind, fingerprinter, columns = content.store_inputs(args, store)
+    reader: Reader = content.open_inputs(args, kind, args.other, fingerprinter, notices, columns)
     return reader

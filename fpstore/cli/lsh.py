@@ -91,7 +91,7 @@ def plan(args: Arguments) -> None:
     """
     index_plan = indexes.plan(
         args.n,
-        content.features_maker(args, "minhash"),
+        content.features_option(args, "minhash"),
         args.threshold,
         args.recall,
         candidates=args.candidates,
@@ -148,9 +148,9 @@ def build(args: Arguments) -> None:
         )
     content.refuse_foreign(args, kind)
     content.check_inputs(kind, args.inputs, "")
-    maker = content.maker_for_inputs(args, kind, content.features_maker(args, "minhash"))
+    fingerprinter = content.wrap_for_inputs(args, kind, content.features_option(args, "minhash"))
     notices = Notices(kind)
-    source = content.open_inputs(args, kind, args.inputs, maker, notices)
+    source = content.open_inputs(args, kind, args.inputs, fingerprinter, notices)
     documents = args.documents or source.input_rows
     if documents is None:
         args.note(

@@ -52,7 +52,7 @@ def resume_folder(args: Arguments) -> Path | None:
 
 
 @contextmanager
-def resuming(
+def job_checkpoint(
     args: Arguments, folder: Path | None, identity: Callable[[], JobIdentity]
 ) -> Iterator[Checkpoint | None]:
     """Keep the work inside the block in a folder, which is removed at the end.

@@ -341,11 +341,11 @@ class _Queries(NamedTuple):
 def _queries(args: Arguments, store: Store) -> _Queries:
     if not args.words and not args.input:
         fail("give fingerprints, files or --input FILE")
-    words = _fingerprints_of_words(args, store)
-    kind, maker, columns = FINGERPRINTS, Width(store.width, stored=True), None
+    words = _parse_words(args, store)
+    kind, fingerprinter, columns = FINGERPRINTS, Width(store.width, stored=True), None
     fields = not content.has_fingerprints(args, store) and store.fingerprinter["name"] == "fields"  # type: ignore[index]
     if words is None:
-        kind, maker, columns = content.store_inputs(args, store)
+        kind, fingerprinter, columns = content.store_inputs(args, store)
         if kind == ROWS:
             fail("the texts of rows are in files that --input names, with --text-field")
         args.refuse(f"does not go with {kind}", "input")
@@ -355,14 +355,16 @@ def _queries(args: Arguments, store: Store) -> _Queries:
                 "--text-field names a column of --input, and does not go with fingerprints as "
                 "arguments"
             )
-        kind, maker, columns = content.store_inputs(args, store)
+        kind, fingerprinter, columns = content.store_inputs(args, store)
     content.refuse_foreign(args, kind)
     notices = Notices(kind, args.left_out)
     if words is None:
-        return _Queries(kind, content.open_files(args, kind, args.words, maker, notices), notices)
+        return _Queries(
+            kind, content.open_files(args, kind, args.words, fingerprinter, notices), notices
+        )
     if kind == ROWS:
         reader = content.open_inputs(
-            args, kind, args.input, maker, notices, columns, chunk_rows=content.CHUNK_ROWS
+            args, kind, args.input, fingerprinter, notices, columns, chunk_rows=content.CHUNK_ROWS
         )
         placed = (
             QueryBatch(chunk[0], None if reader.row_numbers else chunk[1], places)
@@ -378,7 +380,7 @@ def _queries(args: Arguments, store: Store) -> _Queries:
     if not args.input:
         return _Queries(kind, [Chunk(words, None)], notices, len(words))
     reading = {"chunk_rows": CHUNK_QUERIES, "unbuffered": True}
-    reader = content.open_inputs(args, kind, args.input, maker, notices, **reading)
+    reader = content.open_inputs(args, kind, args.input, fingerprinter, notices, **reading)
     if (
         None not in (reader.fingerprinter, store.fingerprinter)
         and reader.fingerprinter != store.fingerprinter
@@ -396,10 +398,10 @@ def _queries(args: Arguments, store: Store) -> _Queries:
     )
 
 
-def _fingerprints_of_words(args: Arguments, store: Store) -> Any:
+def _parse_words(args: Arguments, store: Store) -> Any:
     """Return the fingerprints of the command line; None if the words are files."""
     or_files, expected = not content.has_fingerprints(args, store), _digits(args, store.width)
-    if or_files and args.words and not any(_is_read(word, expected) for word in args.words):
+    if or_files and args.words and not any(_is_fingerprint(word, expected) for word in args.words):
         missing = next(
             (word for word in args.words if word != "-" and not Path(word).exists()), None
         )
@@ -419,7 +421,7 @@ def _fingerprints_of_words(args: Arguments, store: Store) -> Any:
     )
 
 
-def _is_read(word: str, expected: Digits) -> bool:
+def _is_fingerprint(word: str, expected: Digits) -> bool:
     with suppress(InputError):
         read_digits(word, expected)
         return True

@@ -47,6 +47,6 @@ def lsh(args: Arguments) -> None:
     if args.text_field is None:
         fail("name the column of texts with --text-field")
     with usage_errors():
-        hasher = content.features_maker(args, "minhash")
+        hasher = content.features_option(args, "minhash")
     spec = read_spec(LshSpec, args, output=args.store, hasher=hasher)
     make_plan(args, spec, part_bytes=args.part_bytes)

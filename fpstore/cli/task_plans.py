@@ -88,14 +88,14 @@ def build(args: Arguments) -> None:
             "html",
             "encoding",
         )
-    maker = None if args.text_field is None else content.text_maker(args)
+    fingerprinter = None if args.text_field is None else content.text_fingerprinter_option(args)
     spec = read_spec(
         BuildSpec,
         args,
         output=args.store,
         method=None,
-        width=content.width_option(args) if maker is None else None,
-        fingerprinter=maker,
+        width=content.width_option(args) if fingerprinter is None else None,
+        fingerprinter=fingerprinter,
     )
     make_plan(args, spec, part_bytes=args.part_bytes)
 

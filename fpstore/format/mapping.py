@@ -112,13 +112,13 @@ class MappingWriter:
         """Append distinct keys with the count of their numbers, and all numbers in order."""
         self.number_count += len(numbers)
         entry_counts = self._note_counts(self.table.feed(keys))
-        self._background.submit(self._put, (keys, counts, numbers), entry_counts)
+        self._background.submit(self._append_group, (keys, counts, numbers), entry_counts)
 
     def _note_counts(self, entry_counts: Counts) -> Counts:
         self.largest_block = max(self.largest_block, int(entry_counts.max(initial=0)))
         return entry_counts
 
-    def _put(self, group: Groups, entry_counts: Counts) -> None:
+    def _append_group(self, group: Groups, entry_counts: Counts) -> None:
         self._groups.append(group)
         self._counts.append(entry_counts)
         self._waiting_ids += len(group[2])

@@ -169,7 +169,7 @@ def _frame_bytes(image: Any, budget: MemoryBudget, decoder_bytes: int, hashed_pi
     """Return the bytes to decode a picture whose head was read, to make it grey, and to hash it."""
     pixel_bytes = _PIXEL_BYTES.get(image.mode, 4)
     # without such data in the head, Pillow would read on to search it behind the picture
-    is_turned = "exif" in image.info and _is_turned(image)
+    is_turned = "exif" in image.info and _is_rotated(image)
     copies = 1 + (image.format in _COPYING_FORMATS) + is_turned
     pixels = image.width * image.height
     total: int = decoder_bytes + pixels * (pixel_bytes * copies + 1)
@@ -232,12 +232,12 @@ def upright(image: Image) -> Image:
     image.load()
     return (
         import_package("PIL.ImageOps", "ImageHash").exif_transpose(image)
-        if _is_turned(image)
+        if _is_rotated(image)
         else image
     )
 
 
-def _is_turned(image: Image) -> bool:
+def _is_rotated(image: Image) -> bool:
     try:
         return image.getexif().get(_ORIENTATION, 1) in range(2, 9)
     except Exception:  # Pillow's readers of metadata raise many kinds of errors for broken ones

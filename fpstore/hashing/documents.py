@@ -39,11 +39,11 @@ from fpstore.io.files import (
     FileState,
     HiddenNames,
     check_paths,
+    counting_reader,
     inner_name,
     is_hidden,
-    reading,
 )
-from fpstore.io.shards import place_in
+from fpstore.io.shards import relative_path
 from fpstore.io.sink import Complete
 from fpstore.io.source import SUFFIXES, Batch, IdRule, Projection, RowFlags, RowSource, Skip
 
@@ -197,7 +197,7 @@ class Walk:
         """Yield the content of a file in parts, up to the limit."""
         total, name = 0, printable(file.path)
         try:
-            read = reading(stream, name, file.path, lambda _: None)
+            read = counting_reader(stream, name, file.path, lambda _: None)
             for data in chain([read(HEAD_BYTES)], iter(lambda: read(_PART_BYTES), b"")):
                 if not total and is_binary(data, self.encoding):
                     raise _refusal(file, "binary", NOT_BINARY)
@@ -446,7 +446,7 @@ class DocumentFiles(RowSource):
         try:
             with new_folder(folder, complete) as temporary:
                 for state in (state for state in self._read_states if row_flags.take(1)[0]):
-                    _copy(state, temporary / place_in(self.walk.paths, Path(state.path)))
+                    _copy(state, temporary / relative_path(self.walk.paths, Path(state.path)))
                 row_flags.finish()
         except StorageError:
             raise
@@ -467,7 +467,10 @@ class DocumentFiles(RowSource):
         with translate_refusals(folder), new_folder(folder, complete) as temporary:
             for number, document in enumerate(self.documents()):
                 _copy_edited(
-                    document, number, edit, temporary / place_in(self.walk.paths, document.path)
+                    document,
+                    number,
+                    edit,
+                    temporary / relative_path(self.walk.paths, document.path),
                 )
             self.check_unchanged()
 

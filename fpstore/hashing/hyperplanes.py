@@ -84,9 +84,9 @@ class Hyperplanes:
             float(np.vecdot(normals.astype(np.float64), normals.astype(np.float64)).max())
         ) * (1 + 1e-9)
         roundings = min(self._dimension, _PIECE) + -(-self._dimension // _PIECE) + 2
-        self._single_slack = longest * _most_error(roundings, _SINGLE)
+        self._single_slack = longest * _max_error(roundings, _SINGLE)
         self._double_slack = (
-            1.01 * longest * math.sqrt(self._dimension) * _most_error(self._dimension + 2, _DOUBLE)
+            1.01 * longest * math.sqrt(self._dimension) * _max_error(self._dimension + 2, _DOUBLE)
         )
 
     def sides(
@@ -160,6 +160,6 @@ def exact_sum(vector: Floats, normal: npt.NDArray[np.float32]) -> int:
     return sum((a * b) << shift for a, b, shift in zip(whole, factors, shifts, strict=True))
 
 
-def _most_error(roundings: int, unit: float) -> float:
+def _max_error(roundings: int, unit: float) -> float:
     """Return a bound of the relative error of a number of roundings."""
     return roundings * unit / (1 - roundings * unit)

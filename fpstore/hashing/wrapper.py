@@ -40,13 +40,13 @@ class Wrapper(MinHashSketcher[Item_contra]):
     @property
     def law(self) -> Law | None:  # type: ignore[override]
         """The law of the wrapped MinHash; None for another fingerprinter."""
-        minhash = minhash_in(self)
+        minhash = unwrap_minhash(self)
         return None if minhash is None or isinstance(minhash, SimMinHash) else minhash.law
 
     @property
     def minhash(self) -> MinHash:
         """The wrapped MinHash; InputError for another fingerprinter."""
-        minhash = minhash_in(self)
+        minhash = unwrap_minhash(self)
         if minhash is None:
             raise InputError(
                 f"the hasher {self.name} passes texts to {self.fingerprinter.name}, which has no "
@@ -76,7 +76,7 @@ class Wrapper(MinHashSketcher[Item_contra]):
         return replace(self, fingerprinter=self.fingerprinter.with_bands(bands, first))  # type: ignore[type-var]  # all are dataclasses
 
 
-def minhash_in(fingerprinter: Fingerprinter[Any] | None) -> MinHash | None:
+def unwrap_minhash(fingerprinter: Fingerprinter[Any] | None) -> MinHash | None:
     """Return the MinHash that a fingerprinter is or wraps."""
     while isinstance(fingerprinter, Wrapper):
         fingerprinter = fingerprinter.fingerprinter
@@ -85,5 +85,5 @@ def minhash_in(fingerprinter: Fingerprinter[Any] | None) -> MinHash | None:
 
 def can_have_bands(fingerprinter: Fingerprinter[Any] | None) -> bool:
     """Whether a fingerprinter can write the keys of bands."""
-    minhash = minhash_in(fingerprinter)
+    minhash = unwrap_minhash(fingerprinter)
     return minhash is not None and minhash.width >= WORD_BITS

@@ -186,7 +186,7 @@ def with_types(batch: Any, promoted: Mapping[str, Any]) -> Any:
     return align_to_schema(batch, promoted_schema(batch.schema, promoted)) if promoted else batch
 
 
-def writable(schema: Any) -> Any:
+def parquet_schema(schema: Any) -> Any:
     """Return a schema that Parquet takes: no dictionary has values of a view."""
     import pyarrow
 
@@ -406,7 +406,7 @@ def _fingerprints(column: Any, projection: Projection, row_error: RowError) -> W
             data[column.offset * width.bytes : (column.offset + len(column)) * width.bytes]
         )
     if not types.is_integer(column.type):
-        bounds, content = pieces(column)
+        bounds, content = joined_values(column)
         odd = np.flatnonzero(np.diff(bounds) != width.bytes)
         if len(odd):
             size = int(np.diff(bounds)[odd[0]])
@@ -509,7 +509,7 @@ def refuse_nulls(column: Any, noun: str, row_error: RowError) -> None:
         )
 
 
-def pieces(array: Any) -> tuple[npt.NDArray[Any], bytes]:
+def joined_values(array: Any) -> tuple[npt.NDArray[Any], bytes]:
     """Return the bounds of the values in an array of strings or bytes, and their joined bytes.
 
     The array has no nulls.
@@ -534,7 +534,7 @@ def string_column(array: Any, noun: str, row_error: RowError) -> StringColumn:
 
     InputError for one that is not UTF-8.
     """
-    bounds, content = pieces(array)
+    bounds, content = joined_values(array)
     strings = StringColumn(content, (bounds[1:] - bounds[0]).astype(np.uint64))
     try:
         if not content.isascii():

@@ -40,7 +40,7 @@ class NpyRows(RowFiles):
         self._dtype, self._shape = mapped.dtype, mapped.shape
         self.rows = self._shape[0] if self._shape else 0
 
-    def resolved(self, projection: Projection) -> Projection:
+    def resolve_columns(self, projection: Projection) -> Projection:
         """Return the projection without its column of ids: a .npy file has none.
 
         InputError for an array of another type or shape.
@@ -119,7 +119,7 @@ class RawRows(RowFiles):
             self._check_size(self.file.size)
             self.rows = self.file.size // self._bytes
 
-    def resolved(self, projection: Projection) -> Projection:
+    def resolve_columns(self, projection: Projection) -> Projection:
         """Return the columns without ids, which there are none of; InputError for another width."""
         bits = 8 * self._bytes
         if projection.id is not None and not projection.optional_id:

@@ -102,7 +102,7 @@ def dtype_problem(
         and (dtype.itemsize != 4 or width.bits == 32)
     ):
         return None  # their values decide
-    bits = _bits_of_rows(dtype, shape)
+    bits = _row_bits(dtype, shape)
     if bits == width.bits:
         return None
     if bits in WIDTHS:
@@ -117,7 +117,7 @@ def dtype_problem(
     return f"fingerprints of {width.bits} bits must be {numbers}, or {rows}, got {received}"
 
 
-def _bits_of_rows(dtype: np.dtype[Any], shape: tuple[int, ...]) -> int:
+def _row_bits(dtype: np.dtype[Any], shape: tuple[int, ...]) -> int:
     """Return the bits in a row of an array, 0 if its rows cannot be fingerprints."""
     kind, size = dtype.kind, dtype.itemsize
     if len(shape) == 1 and (

@@ -11,7 +11,14 @@ from typing import Any, Protocol
 import numpy as np
 
 from fpstore.base.aliases import Flags, Progress
-from fpstore.io.arrow import cut_pieces, import_pyarrow, plain_type, to_plain, with_texts, writable
+from fpstore.io.arrow import (
+    cut_pieces,
+    import_pyarrow,
+    parquet_schema,
+    plain_type,
+    to_plain,
+    with_texts,
+)
 from fpstore.io.lines import LineRows, Row
 from fpstore.io.parquet import BATCH_BYTES, ParquetRows, TableRows, write_batches
 from fpstore.io.sink import Complete, Sink
@@ -75,7 +82,7 @@ def write_table(table: Any, target: Any, complete: Complete | None = None) -> No
 
 def edited_schema(corpus: ParquetRows | TableRows, column: str) -> Any:
     """Return the schema of the copy: the column of texts has no dictionary."""
-    schema = writable(corpus.schema)
+    schema = parquet_schema(corpus.schema)
     index = schema.names.index(column)
     return schema.set(index, schema.field(index).with_type(plain_type(schema.field(index).type)))
 

@@ -216,10 +216,10 @@ def unpacked(file: InputFile, on_read: Callable[[int], None]) -> Iterator[Read]:
     ``on_read`` gets the bytes of each read of the file.
     """
     with file.open() as stream:
-        yield reading(stream, file.name, file.path, on_read)
+        yield counting_reader(stream, file.name, file.path, on_read)
 
 
-def reading(
+def counting_reader(
     stream: BinaryIO, name: str, path: str | os.PathLike[str], on_read: Callable[[int], None]
 ) -> Read:
     """Return a function that reads the decompressed content of a stream; no bytes at its end.
@@ -229,7 +229,7 @@ def reading(
     """
     with storage_errors(name):
         head = stream.read(_HEAD_BYTES)
-    kind = _packing(head)
+    kind = _compression_of(head)
     named_packing = PACKED.get(PurePath(path).suffix.lower())
 
     def read(size: int) -> bytes:
@@ -247,10 +247,10 @@ def reading(
             f"its extension says {named_packing}, but its first bytes do not: rename it, or fetch "
             "it again",
         )
-    return read if kind is None else _unpacking(read, name, kind)
+    return read if kind is None else _decompressing_reader(read, name, kind)
 
 
-def _packing(head: bytes) -> str | None:
+def _compression_of(head: bytes) -> str | None:
     """Return how a stream with these first bytes is compressed; None if it is not."""
     if head.startswith(_ZSTD) or (head[1:4] == _SKIPPED and head[0] >> 4 == 5):
         return "zstandard"
@@ -259,7 +259,7 @@ def _packing(head: bytes) -> str | None:
     return "gzip" if head.startswith(_GZIP) else "xz" if head.startswith(_XZ) else None
 
 
-def _frame_maker(kind: str) -> tuple[Callable[[], Any], tuple[type[Exception], ...]]:
+def _frame_decompressor(kind: str) -> tuple[Callable[[], Any], tuple[type[Exception], ...]]:
     """Return a maker of objects that decompress one frame, and their errors for damage."""
     if kind == "zstandard":
         import zstandard
@@ -278,9 +278,9 @@ def _frame_maker(kind: str) -> tuple[Callable[[], Any], tuple[type[Exception], .
     return partial(zlib.decompressobj, _GZIP_BITS), (zlib.error,)
 
 
-def _unpacking(raw: Read, name: str, kind: str) -> Read:
+def _decompressing_reader(raw: Read, name: str, kind: str) -> Read:
     """Return a function that reads what the frames of a compressed stream hold."""
-    make, errors = _frame_maker(kind)
+    make, errors = _frame_decompressor(kind)
     most = (_UNPACKED_BYTES[kind],) if kind in _UNPACKED_BYTES else ()
     frame: Any = None
     packed, ready = b"", bytearray()

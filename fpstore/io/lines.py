@@ -167,10 +167,10 @@ class LineRows(RowFiles):
         )
         self.headers = list[Row]()  # the headers of files that are read again
         for file in self.files if again and not self.typed else ():
-            maker = parser(file.name)
-            next(self._blocks(file, maker), None)
-            self.headers += [] if maker.header is None else [maker.header]
-        self.columns = self._columns_of_all()
+            line_parser = parser(file.name)
+            next(self._blocks(file, line_parser), None)
+            self.headers += [] if line_parser.header is None else [line_parser.header]
+        self.columns = self._all_columns()
         self.bytes_done = 0
         self._leaves_out_wrong = False
 
@@ -232,7 +232,7 @@ class LineRows(RowFiles):
                 return name in parser.fields(first_row)
         return False
 
-    def _columns_of_all(self) -> Sequence[str]:
+    def _all_columns(self) -> Sequence[str]:
         """Return the columns of the first file, and the columns that other files add."""
         headers = [header.cells for header in self.headers]
         if all(cells == headers[0] for cells in headers):
@@ -405,7 +405,7 @@ def line_blocks(
                 pieces.append(data)
                 piece_bytes += len(data)
                 if piece_bytes > limit.bytes:
-                    whole = _whole_json(pieces[0]) if line == 1 else None
+                    whole = _json_problem(pieces[0]) if line == 1 else None
                     raise input_error(file.name, line, whole or f"line {limit}; not text?")
                 continue
             block = b"".join([*pieces, data[:end]])
@@ -484,7 +484,7 @@ class JsonLines(LineParser):
             try:
                 objects.append(_object(row.raw, exactly=projection.score is not None))
             except InputError as error:
-                whole = None if objects or self._began else _whole_json(row.raw)
+                whole = None if objects or self._began else _json_problem(row.raw)
                 raise input_error(self.name, row.line, whole or str(error)) from None
         return self._batch(objects, [row.line for row in rows], projection, rule)
 
@@ -542,7 +542,7 @@ class JsonLines(LineParser):
         return batch_of_values(columns, projection, rule, row_error)
 
 
-def _whole_json(begin: bytes) -> str | None:
+def _json_problem(begin: bytes) -> str | None:
     """Return the problem of a file that is one value of JSON and not lines, by its first line."""
     first = begin.lstrip(b"\xef\xbb\xbf \t\r\n")
     if first.startswith(b"["):

@@ -25,13 +25,13 @@ from fpstore.io.arrow import (
     fingerprint_type,
     import_pyarrow,
     kinds_of_numbers,
+    parquet_schema,
     promoted_schema,
     type_conflict_error,
     unified_schema,
     value_bytes,
     with_types,
     without_views,
-    writable,
 )
 from fpstore.io.files import error_location, input_error
 from fpstore.io.sink import Complete, Encoder, Sink
@@ -126,7 +126,7 @@ class ParquetRows(RowFiles):
         self.schemas: list[Any] = []  # one for each file; equal successive schemas are one object
         self.codec = "snappy"
         self._groups: range | None = None  # the row groups that are read; None: all
-        makers: list[Any] = []
+        fingerprinters: list[Any] = []
         for file in self.files:
             if file.size is None:
                 raise input_error(
@@ -136,7 +136,7 @@ class ParquetRows(RowFiles):
                 )
             with self._errors(file.name), self._arrow.parquet.ParquetFile(file.path) as parquet:
                 schema, metadata = parquet.schema_arrow, parquet.metadata
-                makers.append(_fingerprinter(schema))
+                fingerprinters.append(_fingerprinter(schema))
                 self.rows_of_files.append(int(metadata.num_rows))
                 if not self.schemas and metadata.num_row_groups and metadata.num_columns:
                     codec = metadata.row_group(0).column(0).compression
@@ -144,7 +144,11 @@ class ParquetRows(RowFiles):
             before = self.schemas[-1] if self.schemas else schema
             self.schemas.append(before if schema.equals(before) else schema)
         self.rows = sum(self.rows_of_files)
-        self.fingerprinter = makers[0] if makers.count(makers[0]) == len(makers) else None
+        self.fingerprinter = (
+            fingerprinters[0]
+            if fingerprinters.count(fingerprinters[0]) == len(fingerprinters)
+            else None
+        )
 
     @cached_property
     def schema(self) -> Any:
@@ -177,7 +181,7 @@ class ParquetRows(RowFiles):
         new.rows = sum(counts)
         return new
 
-    def resolved(self, projection: Projection) -> Projection:
+    def resolve_columns(self, projection: Projection) -> Projection:
         """Return the columns that the files have.
 
         InputError for one that is missing, or has a type that it cannot have.
@@ -230,7 +234,7 @@ class ParquetRows(RowFiles):
         for column in (projection.fingerprint, projection.score, projection.vector):
             if column is None or len(self.distinct_schemas) == 1:
                 continue
-            column_types = [self._type_in(place, column) for place in range(len(self.names))]
+            column_types = [self._column_type(place, column) for place in range(len(self.names))]
             kinds = kinds_of_numbers(column_types)
             if column == projection.score and len(kinds) > 1:
                 projection = replace(projection, alike_scores=True)
@@ -248,7 +252,7 @@ class ParquetRows(RowFiles):
             columns[name] = readers[id(schema)]
         return columns, promoted
 
-    def _type_in(self, place: int, column: str) -> Any:
+    def _column_type(self, place: int, column: str) -> Any:
         with error_location(self.names[place]):
             return find_column(self.schemas[place], column)
 
@@ -362,7 +366,7 @@ class TableRows(RowSource):
         """Write the rows that are kept as Parquet."""
         with Sink(target) as sink, sink.errors(), self._stream() as stream:
             _copy_rows(
-                self._arrow, stream, writable(stream.schema), RowFlags(flags, progress), sink
+                self._arrow, stream, parquet_schema(stream.schema), RowFlags(flags, progress), sink
             )
             sink.commit(complete)
 

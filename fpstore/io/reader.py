@@ -100,9 +100,11 @@ class Reader:
         self.rows = _total(source.rows for source in sources)
         self._done = 0  # rows of all sources
         self._row_numbers: _NumberedRows | None = None  # while `numbered_chunks` reads
-        makers = [getattr(source, "fingerprinter", None) for source in sources]
+        fingerprinters = [getattr(source, "fingerprinter", None) for source in sources]
         self.fingerprinter: Any = (
-            makers[0] if makers and makers.count(makers[0]) == len(makers) else None
+            fingerprinters[0]
+            if fingerprinters and fingerprinters.count(fingerprinters[0]) == len(fingerprinters)
+            else None
         )
 
     @property
@@ -234,7 +236,7 @@ class Reader:
         filled = 0.0
         for source, projection in zip(self._sources, self._projections, strict=True):
             if (source.typed or source.unbuffered) and waiting:
-                yield from _decide(waiting, rule, self._chunk_rows)
+                yield from _decide_id_type(waiting, rule, self._chunk_rows)
                 waiting, filled = [], 0.0
             if source.unbuffered and not source.typed and rule.kind is None:
                 rule.kind = "str"  # later ids are not known yet
@@ -248,12 +250,12 @@ class Reader:
                     len(batch.fingerprints) / self._chunk_rows + batch.string_bytes / CHUNK_BYTES
                 )
                 if filled >= 1:
-                    yield from _decide(waiting, rule, self._chunk_rows)
+                    yield from _decide_id_type(waiting, rule, self._chunk_rows)
                     waiting, filled = [], 0.0
-        yield from _decide(waiting, rule, self._chunk_rows)
+        yield from _decide_id_type(waiting, rule, self._chunk_rows)
 
 
-def _decide(waiting: list[Batch], rule: IdRule, rows: int) -> Iterator[Batch]:
+def _decide_id_type(waiting: list[Batch], rule: IdRule, rows: int) -> Iterator[Batch]:
     """Let the first rows decide the id type, then convert the ids that were held back."""
     if not waiting:
         return

@@ -27,7 +27,7 @@ Copy = Callable[[Shards, slice, Path, Progress], None]
 SHARD_MEMORY = 1 << 27  # for each thread that copies a shard of Parquet
 
 
-def place_in(sources: Sequence[Path], path: Path) -> Path:
+def relative_path(sources: Sequence[Path], path: Path) -> Path:
     """Return the path of a file relative to its source folder.
 
     If there are several sources, it begins with the name of the folder.
@@ -48,7 +48,7 @@ def shard_places(corpus: Shards) -> list[Path]:
     """
     paths: dict[Path, str] = {}
     for path in corpus.paths:
-        place = place_in(corpus.source_paths, Path(path))
+        place = relative_path(corpus.source_paths, Path(path))
         place = place.with_name(inner_name(place))
         if place in paths:
             both = f"{printable(paths[place])} and {printable(path)}"

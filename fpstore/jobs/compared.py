@@ -158,7 +158,7 @@ def _read_with_checkpoint(
 
 
 def _write(checkpoint: Checkpoint, first: int, batches: list[Batch]) -> None:
-    with checkpoint.writing(STAGE, first) as writer:
+    with checkpoint.create_result(STAGE, first) as writer:
         writer.facts["batches"] = len(batches)
         for number, batch in enumerate(batches):
             writer.add(f"flags-{number}", batch.flags.view(np.uint8))

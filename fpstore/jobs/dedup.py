@@ -43,7 +43,7 @@ from fpstore.jobs.reference import NearReference, Reference, join_side, near_can
 from fpstore.jobs.removed import Removed
 from fpstore.jobs.verified import MAX_COMPARED_ROWS, SECOND, TextSets, text_sets
 from fpstore.query.id_lookup import IdLookup, InMemoryIds, ids_at
-from fpstore.work.checkpoint import Checkpoint, JobIdentity, checkpoint_in, is_output
+from fpstore.work.checkpoint import Checkpoint, JobIdentity, is_output, open_checkpoint_in
 
 COMPARED_AT_ONCE = 1 << 18
 OpenCheckpoint = Callable[
@@ -92,7 +92,7 @@ def deduplicate(
     folder: Path | None,
     *,
     listings: Sequence[Listing] = (),
-    open_checkpoint: OpenCheckpoint = checkpoint_in,
+    open_checkpoint: OpenCheckpoint = open_checkpoint_in,
     reference: Reference | None = None,
 ) -> Deduplication:
     """Find the duplicates of a corpus, copy the kept rows, and write lists.

@@ -18,7 +18,7 @@ from fpstore.hashing.binomial import binomial_cdf
 from fpstore.hashing.documents import DocumentFiles
 from fpstore.hashing.minhash import USUAL_JACCARD, USUAL_RECALL, least_jaccard
 from fpstore.hashing.registry import fingerprinter_from_description
-from fpstore.hashing.wrapper import can_have_bands, minhash_in
+from fpstore.hashing.wrapper import can_have_bands, unwrap_minhash
 from fpstore.io.lines import LineRows
 from fpstore.io.source import Projection, RowSource
 from fpstore.jobs import GROUPINGS, KEEP_RULES, SEARCHES, UNKNOWN
@@ -77,7 +77,7 @@ class DedupJob:
         return replace(job, least_similarity=job.jaccard)
 
     def _with_bands(self, count: Callable[[], float]) -> DedupJob:
-        minhash = minhash_in(self.fingerprinter)
+        minhash = unwrap_minhash(self.fingerprinter)
         auto = (
             self.search == "auto" and not self.fixed_radius and can_have_bands(self.fingerprinter)
         )
@@ -118,7 +118,7 @@ class DedupJob:
     @property
     def stored_radius(self) -> int:
         """The radius of a store of the rows: without the rows that bands add."""
-        minhash = minhash_in(self.fingerprinter)
+        minhash = unwrap_minhash(self.fingerprinter)
         if minhash is None or self.jaccard is None or self.fixed_radius:
             return self.grouping.radius
         return minhash.radius(self.jaccard)
@@ -126,7 +126,7 @@ class DedupJob:
     @property
     def recall(self) -> float | None:
         """The share of the pairs of similarity ``jaccard`` that is found; None without MinHash."""
-        minhash = minhash_in(self.fingerprinter)
+        minhash = unwrap_minhash(self.fingerprinter)
         if self.jaccard is None or minhash is None:
             return None
         shared = 1 if self.bands is None else self.bands.recall(self.jaccard)
@@ -215,9 +215,9 @@ class DedupSpec(HashedRowsSpec):
         if self.verify is not None:
             check_flag(self.verify, "verify")
 
-    def grouping(self, maker: Fingerprinter[Any] | None, width: Width) -> Grouping:
+    def grouping(self, fingerprinter: Fingerprinter[Any] | None, width: Width) -> Grouping:
         """Return the radius and the groups; InputError for a wrong field."""
-        minhash = minhash_in(maker)
+        minhash = unwrap_minhash(fingerprinter)
         if self.verify and self.group == "connected":
             raise InputError(
                 f"{keyword('verify')} makes groups without chains: leave "
@@ -239,18 +239,28 @@ class DedupSpec(HashedRowsSpec):
         elif self.threshold is not None and minhash is not None:
             radius = minhash.radius(check_number(self.threshold, 0, 1, "threshold"))
         else:
-            radius = USUAL_BITS * width.bits // WORD_BITS if maker is None else maker.usual_radius
-        usual = "connected" if maker is None else "greedy" if self.verify else maker.usual_group
+            radius = (
+                USUAL_BITS * width.bits // WORD_BITS
+                if fingerprinter is None
+                else fingerprinter.usual_radius
+            )
+        usual = (
+            "connected"
+            if fingerprinter is None
+            else "greedy"
+            if self.verify
+            else fingerprinter.usual_group
+        )
         check_radius(radius, width.bits)
         return Grouping(radius, usual if self.group is None else self.group, self.keep)
 
-    def jaccard(self, maker: Fingerprinter[Any] | None, radius: int) -> float | None:
+    def jaccard(self, fingerprinter: Fingerprinter[Any] | None, radius: int) -> float | None:
         """Return the similarity at which USUAL_RECALL of the pairs are found.
 
         None without MinHash, which bands need.
         """
-        minhash = minhash_in(maker)
-        if self.search == "bands" and not can_have_bands(maker):
+        minhash = unwrap_minhash(fingerprinter)
+        if self.search == "bands" and not can_have_bands(fingerprinter):
             raise InputError(
                 f"{keyword('search', 'bands')} is for texts, and MinHash of 64 bits or more"
             )
@@ -264,12 +274,12 @@ class DedupSpec(HashedRowsSpec):
             )
         return least_jaccard(minhash, radius)
 
-    def can_verify(self, maker: Fingerprinter[Any] | None, jaccard: float | None) -> bool:
+    def can_verify(self, fingerprinter: Fingerprinter[Any] | None, jaccard: float | None) -> bool:
         """Return whether texts may be compared by default.
 
         They may for MinHash at a low threshold, in groups without chains.
         """
-        minhash = minhash_in(maker)
+        minhash = unwrap_minhash(fingerprinter)
         if (
             minhash is None
             or minhash.takes_field_weights
@@ -290,7 +300,7 @@ class DedupSpec(HashedRowsSpec):
             A field is wrong, or does not go with another one.
         """
         if reference is not None and reference.store is not None:
-            return self._like_store(reference.store)._job(verifies=False)
+            return self._with_store_defaults(reference.store)._job(verifies=False)
         return self._job(verifies=reference is None or reference.corpus is not None)
 
     def _job(self, verifies: bool) -> DedupJob:
@@ -339,7 +349,7 @@ class DedupSpec(HashedRowsSpec):
             can_verify=verifies and self.can_verify(fingerprinter, jaccard),
         )
 
-    def _like_store(self, store: Any) -> DedupSpec:
+    def _with_store_defaults(self, store: Any) -> DedupSpec:
         """Return the spec with the radius, width and fingerprinter of a store, if it has none."""
         has_texts = self.text not in (None, False)
         fingerprinter = (

@@ -243,7 +243,7 @@ def save_pairs(
     checkpoint: Checkpoint, stage: str, number: int, pairs: Iterator[PairColumns], **facts: int
 ) -> Iterator[PairColumns]:
     """Yield pairs, and save them as a result with some facts, batch by batch."""
-    with checkpoint.writing(stage, number) as writer:
+    with checkpoint.create_result(stage, number) as writer:
         writer.facts |= {**facts, "batches": 0}
         for batch, columns in enumerate(pairs):
             for name, column in columns._asdict().items():

@@ -68,12 +68,14 @@ def output_kind(output: str | os.PathLike[str], corpus: RowSource) -> Kind:
     is_file = path.suffix.lower() in (*SUFFIXES, *PACKED)
     return (
         "shards"
-        if path.is_dir() or str(name).endswith(os.sep) or (_is_many(corpus) and not is_file)
+        if path.is_dir()
+        or str(name).endswith(os.sep)
+        or (_has_many_sources(corpus) and not is_file)
         else "rows"
     )
 
 
-def _is_many(corpus: RowSource) -> bool:
+def _has_many_sources(corpus: RowSource) -> bool:
     return isinstance(corpus, Shards) and (len(corpus.source_paths) > 1 or bool(corpus.folders))
 
 

@@ -287,7 +287,7 @@ def id_batches(
     Pairs of ids are counted only where fingerprints have several ids.
     """
     most = MAX_LONG_ROWS if snapshot.has_long_strings else MAX_ROWS
-    simple = snapshot.one_id_each and (other is None or other.one_id_each)
+    simple = snapshot.has_single_ids and (other is None or other.has_single_ids)
     for start in range(0, len(columns.a), most if simple else MAX_ROWS):
         pairs = Pairs(columns.part(start, start + (most if simple else MAX_ROWS)), snapshot, other)
         yield from [pairs] if simple else pairs._cut_batches(most)

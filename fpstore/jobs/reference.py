@@ -143,7 +143,7 @@ class NearReference(NamedTuple):
             raise InputError(f"{path}: {wrong[1]}", path=path)
 
     def save(self, checkpoint: Checkpoint, of_store: bool) -> None:
-        with checkpoint.writing(STAGE, 0) as writer:
+        with checkpoint.create_result(STAGE, 0) as writer:
             writer.facts["store"] = of_store
             writer.add("near.places", self.places)
             self.write_nearest(writer)

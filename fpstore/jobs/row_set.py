@@ -113,7 +113,7 @@ class RowSet:
         return digest.hexdigest()
 
     @property
-    def one_id_each(self) -> bool:
+    def has_single_ids(self) -> bool:
         return len(self.rows) == int(self._lims[-1])
 
     def stored_id_numbers(self, rows: Words) -> tuple[Lims, Words]:

@@ -99,37 +99,38 @@ class HashedRowsSpec(RowsSpec):
         self, projection: Projection, usual_method: str
     ) -> tuple[Projection, Fingerprinter[Any] | None]:
         """Return :meth:`columns` with the fingerprinter, by default of a usual method."""
-        maker = self.fingerprinter
+        fingerprinter = self.fingerprinter
         if self.width is not None:
             projection = replace(projection, width=check_width(self.width))
-        if maker is not None and self.method is not None:
+        if fingerprinter is not None and self.method is not None:
             raise InputError("a fingerprinter is a method: leave method out", got=self.method)
-        if maker is None and self.text is not None and self.text is not False:
+        if fingerprinter is None and self.text is not None and self.text is not False:
             method = usual_method if self.method is None else self.method
             width = {} if self.width is None else {"width": self.width}
-            maker = text_fingerprinter(method, is_weighted(self.text), **width)
-        projection, maker = self.columns(projection, maker)
-        if maker is None and self.method is not None:
+            fingerprinter = text_fingerprinter(method, is_weighted(self.text), **width)
+        projection, fingerprinter = self.columns(projection, fingerprinter)
+        if fingerprinter is None and self.method is not None:
             raise InputError(f"{keyword('method')} is for texts, and the corpus has fingerprints")
-        if maker is not None and self.width not in (None, maker.width):
+        if fingerprinter is not None and self.width not in (None, fingerprinter.width):
             raise InputError(
-                f"fingerprinter: it makes {maker.width} bits, not width={self.width}: leave width "
-                "out",
-                expected=maker.width,
+                f"fingerprinter: it makes {fingerprinter.width} bits, not width={self.width}: "
+                "leave width out",
+                expected=fingerprinter.width,
                 got=self.width,
             )
-        return projection, maker
+        return projection, fingerprinter
 
 
-def _check_items(maker: Any, projection: Projection) -> None:
+def _check_items(fingerprinter: Any, projection: Projection) -> None:
     """Raise InputError for a fingerprinter that does not fit the columns."""
-    if not isinstance(maker, Fingerprinter) or maker.items not in ("texts", "rows"):
+    if not isinstance(fingerprinter, Fingerprinter) or fingerprinter.items not in ("texts", "rows"):
         raise InputError(
-            f"fingerprinter must be one of texts, such as MinHash(), got {type(maker).__name__}"
+            "fingerprinter must be one of texts, such as MinHash(), got "
+            f"{type(fingerprinter).__name__}"
         )
     if projection.text is None:
         raise InputError("a fingerprinter is for texts, and the corpus has fingerprints")
-    if isinstance(projection.text, tuple) != (maker.items == "rows"):
+    if isinstance(projection.text, tuple) != (fingerprinter.items == "rows"):
         raise InputError(
             "Fields is for columns of texts: name them, as in text={'title': 4, 'text': 1}",
             got=projection.text,

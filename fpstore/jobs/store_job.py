@@ -17,7 +17,7 @@ from fpstore.jobs.clusters import Clusters, cluster_grouping, find_clusters
 from fpstore.jobs.pairs import Pairs, Side, find_joined_pairs, find_pairs
 from fpstore.jobs.row_set import read_row_set
 from fpstore.query.snapshot import Snapshot
-from fpstore.work.checkpoint import Checkpoint, JobIdentity, checkpoint_in
+from fpstore.work.checkpoint import Checkpoint, JobIdentity, open_checkpoint_in
 
 Result = TypeVar("Result")
 
@@ -33,7 +33,7 @@ class StoreJob(NamedTuple, Generic[Result]):
         self, folder: str | os.PathLike[str] | None
     ) -> AbstractContextManager[Checkpoint | None]:
         """Return the checkpoint in a folder; without a folder, a context of None."""
-        return checkpoint_in(
+        return open_checkpoint_in(
             None if folder is None else check_path(folder, "resume"), self.identity
         )
 

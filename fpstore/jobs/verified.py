@@ -72,7 +72,7 @@ class TextSets:
 def text_sets(
     corpora: Sequence[tuple[RowSource, npt.NDArray[np.intp]]],
     projection: Projection,
-    makers: Sequence[Fingerprinter[Any]],
+    fingerprinters: Sequence[Fingerprinter[Any]],
     resources: Resources,
 ) -> list[TextSets]:
     """Read the texts of ascending rows of one or two corpora once, into temporary files.
@@ -81,12 +81,14 @@ def text_sets(
     SECOND on.
     """
     numbers = np.concatenate([rows + place * SECOND for place, (_, rows) in enumerate(corpora)])
-    sizes = [[np.zeros(0, np.int64)] for _ in makers]
-    features = [SpilledNumbers(np.uint32) for _ in makers]
+    sizes = [[np.zeros(0, np.int64)] for _ in fingerprinters]
+    features = [SpilledNumbers(np.uint32) for _ in fingerprinters]
     for corpus, rows in corpora:
         count = sum(map(len, sizes[0])) + len(rows)
         for batch in (
-            read_feature_sets(corpus, projection, makers, rows, resources) if len(rows) else ()
+            read_feature_sets(corpus, projection, fingerprinters, rows, resources)
+            if len(rows)
+            else ()
         ):
             for place, sets in enumerate(batch):
                 features[place].append(sets.features)
@@ -103,7 +105,7 @@ def text_sets(
 def read_feature_sets(
     corpus: RowSource,
     projection: Projection,
-    makers: Sequence[Fingerprinter[Any]],
+    fingerprinters: Sequence[Fingerprinter[Any]],
     rows: npt.NDArray[np.intp],
     resources: Resources,
 ) -> Iterator[list[FeatureSets]]:
@@ -121,7 +123,7 @@ def read_feature_sets(
                 yield wanted_texts
 
     def features(batch: list[Any]) -> list[FeatureSets]:
-        return [maker.feature_sets(batch) for maker in makers]
+        return [fingerprinter.feature_sets(batch) for fingerprinter in fingerprinters]
 
     for _, batch in map_in_order(features, texts(), resources.threads, WAITING_BATCHES):
         yield batch

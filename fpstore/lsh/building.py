@@ -126,7 +126,7 @@ def build_index(
         folder / KEYS, pieces.entries(layout), layout.design, WORD_BITS, resources, key_identity
     )
     pieces.keys.close()
-    documents, keys = identities_in(folder)
+    documents, keys = read_identities(folder)
     manifest = IndexManifest(
         hasher=pieces.hasher.describe(),
         threshold=plan.threshold,
@@ -144,7 +144,7 @@ def build_index(
     put_manifest(folder, manifest)
 
 
-def identities_in(folder: Path) -> tuple[str, str]:
+def read_identities(folder: Path) -> tuple[str, str]:
     """Return the identities of the two stores of an index."""
     documents, keys = (read_manifest(folder / name).identity.hex() for name in (DOCUMENTS, KEYS))
     return documents, keys

@@ -153,18 +153,18 @@ def choose_hasher(hasher: Any, items: Any) -> Sketcher[Any]:
         own = check_sketcher(hasher)
         check_items(items, own.items)
         return own
-    maker = items.fingerprinter
-    if maker.items not in ("texts", "rows"):
+    fingerprinter = items.fingerprinter
+    if fingerprinter.items not in ("texts", "rows"):
         raise InputError(
             "an index is built of a reader of texts, TextReader or DocumentReader, got "
             f"{type(items).__name__}"
         )
     if hasher is None:
-        return check_sketcher(maker)
-    if isinstance(maker, Wrapper) and hasher != maker:
+        return check_sketcher(fingerprinter)
+    if isinstance(fingerprinter, Wrapper) and hasher != fingerprinter:
         raise InputError(
-            f"the reader makes its texts ready by {maker.name}: leave hasher out, which is then "
-            "that of the reader"
+            f"the reader makes its texts ready by {fingerprinter.name}: leave hasher out, "
+            "which is then that of the reader"
         )
     return check_sketcher(hasher)
 

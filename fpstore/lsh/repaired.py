@@ -17,7 +17,7 @@ from fpstore.design.families import Design
 from fpstore.errors import CorruptStoreError, plural
 from fpstore.format.manifest import is_index, looks_like_store, not_a_store_error, read_manifest
 from fpstore.lsh.answers import IndexSnapshot, stored_documents
-from fpstore.lsh.building import identities_in
+from fpstore.lsh.building import read_identities
 from fpstore.lsh.care import count_keys
 from fpstore.lsh.keys import DOCUMENT_DESIGN, EntryLayout
 from fpstore.lsh.manifest import (
@@ -54,7 +54,7 @@ def repair_index(path: Path, output: Path | None, resources: Resources) -> Repai
             )
             if not whole.faults:
                 _check_opens(path, whole)
-            documents, keys = identities_in(folder)
+            documents, keys = read_identities(folder)
             generation = read_manifest(folder / KEYS).generation.number
             put_manifest(
                 folder,

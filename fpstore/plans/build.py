@@ -119,25 +119,29 @@ class BuildSpec(HashedRowsSpec):
     ) -> tuple[list[InputSpec], Projection, Fingerprinter[Any] | None]:
         """Return the files, their columns, and the fingerprinter of texts, if there are any."""
         files = list(self.source) if is_iterable(self.source, str, Mapping) else [self.source]
-        projection, maker = id_projection(self, check_width(self.width or WORD_BITS)), None
+        projection, fingerprinter = id_projection(self, check_width(self.width or WORD_BITS)), None
         if self.format is not None or not are_raw(files, self):
             rows = self
             if (self.text, self.method, self.fingerprinter) == (None, None, None):
                 rows = replace(self, fingerprint=self.fingerprint or "fingerprint")
-            projection, maker = rows.hashed_columns(projection, "simhash")
-        self.options(projection, maker).check()
+            projection, fingerprinter = rows.hashed_columns(projection, "simhash")
+        self.options(projection, fingerprinter).check()
         specs = find_inputs(
-            files, self.encoding, raw=maker is None, outside=[self.output], format_name=self.format
+            files,
+            self.encoding,
+            raw=fingerprinter is None,
+            outside=[self.output],
+            format_name=self.format,
         )
         projection = resolve_ids(projection, specs, self.encoding)
         if specs[0].is_raw and projection.id is not None:
             raise InputError(f"{specs[0].name}: has no ids: leave {keyword('id')} out")
-        return specs, projection, maker
+        return specs, projection, fingerprinter
 
-    def options(self, projection: Projection, maker: Fingerprinter[Any] | None) -> Options:
+    def options(self, projection: Projection, fingerprinter: Fingerprinter[Any] | None) -> Options:
         """Return the options of the build of a shard, without resources and its identity."""
         return Options.for_fingerprinter(
-            maker,
+            fingerprinter,
             self.radius,
             projection.width.bits,
             design=self.design,
@@ -172,7 +176,7 @@ class BuildWork(Work):
                 f"{spec.output}: a store lies on a disk: name a folder that all machines share, or "
                 "copy it afterwards"
             )
-        inputs, projection, maker = spec.inputs_and_columns()
+        inputs, projection, fingerprinter = spec.inputs_and_columns()
         count = max(-(-count_rows(inputs, projection, spec.encoding) // spec.shard_rows), 1)
         part_bytes, shards = sizes.part_bytes, None
         if spec.by == "rows" and part_bytes is None:  # a shard has one part or more
@@ -188,7 +192,7 @@ class BuildWork(Work):
             shards=shards,
             bits=(count - 1).bit_length() if shards is None else 0,
             projection=projection,
-            fingerprinter=maker,
+            fingerprinter=fingerprinter,
             output=output_folder(spec.output),
         )
 
@@ -236,7 +240,7 @@ class BuildWork(Work):
             progress=resources.progress,
             identity=self.identity(number),
         )
-        with self.output.place.writing(shard_name(number)) as folder:
+        with self.output.place.create_file(shard_name(number)) as folder:
             folder.mkdir()
             build_into(folder, rows, None, options.check())
         writer.facts |= {"rows": rows.next_row, "whole_pages": rows.whole_pages}

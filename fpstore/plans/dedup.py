@@ -356,15 +356,15 @@ class DedupWork(Work):
         self, number: int, rows: npt.NDArray[np.int64], resources: Resources
     ) -> tuple[Any, npt.NDArray[np.int64]]:
         """Return the features of the texts of rows of a part, and the size of each set."""
-        part, maker = self.parts[number], self.job.fingerprinter
-        assert maker is not None
+        part, fingerprinter = self.parts[number], self.job.fingerprinter
+        assert fingerprinter is not None
         batches: list[FeatureSets] = []
         if len(rows):
             with open_part(self.inputs, part, self.spec.encoding) as corpus:
                 batches = [
                     batch
                     for (batch,) in read_feature_sets(
-                        corpus, self.job.projection, [maker], rows, resources
+                        corpus, self.job.projection, [fingerprinter], rows, resources
                     )
                 ]
         features = np.concatenate([np.empty(0, np.uint32), *(batch.features for batch in batches)])
@@ -472,7 +472,7 @@ class DedupWork(Work):
         name = self.output.file_name(spec)
         with (
             open_input(spec, self.spec.encoding) as corpus,
-            self.output.writing(name, self.plan.digest) as path,
+            self.output.create_file(name, self.plan.digest) as path,
         ):
             corpus.copy(flags, path)
         return {

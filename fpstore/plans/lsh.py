@@ -149,15 +149,15 @@ class LshSpec(Spec):
                 "a plan is for rows of files: text=True, where each file is a text, is for "
                 "fpstore.lsh.build"
             )
-        maker = check_sketcher(MinHash() if self.hasher is None else self.hasher)
-        if not isinstance(maker, MinHashSketcher):
+        fingerprinter = check_sketcher(MinHash() if self.hasher is None else self.hasher)
+        if not isinstance(fingerprinter, MinHashSketcher):
             raise InputError(
-                f"a plan is for texts and MinHash, got the hasher {maker.name}: fpstore.lsh.build "
-                "takes it",
+                f"a plan is for texts and MinHash, got the hasher {fingerprinter.name}: "
+                "fpstore.lsh.build takes it",
                 got=self.hasher,
             )
         rows = RowsSpec(text=self.text, html=self.html)
-        projection, column_hasher = rows.columns(Projection(id=self.id, strict=True), maker)
+        projection, column_hasher = rows.columns(Projection(id=self.id, strict=True), fingerprinter)
         hasher = check_sketcher(column_hasher)
         assert isinstance(hasher, MinHashSketcher)
         return projection, hasher
@@ -242,9 +242,9 @@ class LshWork(Work):
         """
         hashed = partial(rows_with_keys, self.hasher, (self.form.bands, self.form.rows))
         with open_part(self.inputs, self.parts[number], self.spec.encoding) as corpus:
-            maker, rule = self.hasher, IdRule(self.spec.id_type)
+            fingerprinter, rule = self.hasher, IdRule(self.spec.id_type)
             batches = hash_rows(
-                corpus, self.projection, maker, resources.threads, rule, hash_texts=hashed
+                corpus, self.projection, fingerprinter, resources.threads, rule, hash_texts=hashed
             )
             self._write(writer, batches, resources)
             writer.facts["whole_pages"] = corpus.whole_pages
@@ -278,7 +278,7 @@ class LshWork(Work):
         if not os.path.lexists(self._path):
             documents = _Documents(self.plan, len(parts), self.projection.id is None)
             pieces = DocumentPieces(documents, self.hasher, self.form)
-            with self.output.place.writing(self._path.name) as folder:
+            with self.output.place.create_file(self._path.name) as folder:
                 folder.mkdir()
                 build_index(
                     folder,

@@ -114,11 +114,11 @@ class Output:
             raise StoreExistsError(message, path=self.uri, expected=digest, got=got)
 
     @contextmanager
-    def writing(self, name: str, digest: str) -> Iterator[Path]:
+    def create_file(self, name: str, digest: str) -> Iterator[Path]:
         """Yield the path of a new file, which appears under its name at the end."""
         if not self.is_file:
             self._check(self.place.read_all(MANIFEST), digest)
-        with _writing(self.place, name) as path:
+        with _create_file(self.place, name) as path:
             yield path
 
     def describe_file(self, name: str) -> dict[str, Any]:
@@ -139,7 +139,7 @@ class Output:
         names = [file["name"] for result in results for file in self._check_files(result)]
         if self.removed is not None and write_list is not None:
             place, name = place_and_name(self.removed)
-            with _writing(place, name) as path:
+            with _create_file(place, name) as path:
                 write_list(path)
         for name in {str(PurePosixPath(name).parent): name for name in names}.values():
             self.place.remove_unfinished(name)
@@ -173,9 +173,9 @@ class Output:
 
 
 @contextmanager
-def _writing(place: Place, name: str) -> Iterator[Path]:
+def _create_file(place: Place, name: str) -> Iterator[Path]:
     """Yield the path of a new file; StoreExistsError if its name belongs to other bytes."""
-    with place.writing(name) as path:
+    with place.create_file(name) as path:
         yield path
         digest = file_digest(DiskPlace(path.parent), path.name)
     if file_digest(place, name) != digest:

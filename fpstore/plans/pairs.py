@@ -158,10 +158,10 @@ class PairsWork(Work):
         )
 
     def stages(self) -> list[Stage]:
-        return [Stage("send", len(self._senders)), Stage("pairs", self.cut.tasks)]
+        return [Stage("send", len(self._send_tasks)), Stage("pairs", self.cut.tasks)]
 
     @cached_property
-    def _senders(self) -> list[tuple[int, int, int]]:
+    def _send_tasks(self) -> list[tuple[int, int, int]]:
         """The side, the shard, and the part of the shard, of each task that sends."""
         return [
             (number, shard, part)
@@ -176,7 +176,7 @@ class PairsWork(Work):
 
     @stage("send")
     def _send(self, number: int, writer: PieceWriter, resources: Resources) -> None:
-        side, shard, part = self._senders[number]
+        side, shard, part = self._send_tasks[number]
         with (
             self.sides[side].store.open() as whole,
             Store(shard_paths(whole)[shard]) as store,
@@ -210,7 +210,7 @@ class PairsWork(Work):
 
     def _find_pairs(self, number: int, resources: Resources) -> Iterator[PairColumns]:
         sent: list[list[Pieces]] = [[] for _ in self.sides]
-        for (side, _, _), pieces in zip(self._senders, self.plan.results("send"), strict=True):
+        for (side, _, _), pieces in zip(self._send_tasks, self.plan.results("send"), strict=True):
             sent[side].append(pieces)
         for table, place in self.cut.slices(number):
             sides = [self._slice(pieces, table, place) for pieces in sent]
@@ -238,7 +238,7 @@ class PairsWork(Work):
             for side, snapshot in zip("ab", [*snapshots, *snapshots][:2], strict=True)
         }
         with (
-            self.output.writing(name, self.plan.digest) as path,
+            self.output.create_file(name, self.plan.digest) as path,
             open_writer(path, columns=columns, width=width) as writer,
         ):
             batches = (batch for near in pairs for batch in id_batches(near, *snapshots))

@@ -171,23 +171,27 @@ class ProbeSpec(RowsSpec):
     ) -> tuple[list[InputSpec], Projection, Fingerprinter[Any] | None]:
         """Return the queries, their columns, and the fingerprinter of texts, if there are any."""
         files = list(self.source) if is_iterable(self.source, str, Mapping) else [self.source]
-        projection, maker = id_projection(self, Width(store.width)), None
+        projection, fingerprinter = id_projection(self, Width(store.width)), None
         if self.text is not None:
             if store.fingerprinter is None:
                 raise InputError(
                     f"{store.path}: does not know how its fingerprints were made, so it takes no "
                     "texts"
                 )
-            projection, maker = self.columns(
+            projection, fingerprinter = self.columns(
                 projection, fingerprinter_from_description(store.fingerprinter)
             )
         elif self.format is not None or not are_raw(files, self):
             rows = replace(self, fingerprint=self.fingerprint or "fingerprint")
-            projection, maker = rows.columns(projection, None)
+            projection, fingerprinter = rows.columns(projection, None)
         specs = find_inputs(
-            files, self.encoding, raw=maker is None, outside=[self.output], format_name=self.format
+            files,
+            self.encoding,
+            raw=fingerprinter is None,
+            outside=[self.output],
+            format_name=self.format,
         )
-        return specs, resolve_ids(projection, specs, self.encoding), maker
+        return specs, resolve_ids(projection, specs, self.encoding), fingerprinter
 
 
 @dataclass(kw_only=True, eq=False)
@@ -209,7 +213,7 @@ class ProbeWork(Work):
     def from_spec(cls, spec: ProbeSpec, sizes: Sizes) -> Self:
         with store_context(spec.store) as store:
             radius = store.radius if spec.radius is None else check_radius(spec.radius, store.width)
-            inputs, projection, maker = spec.inputs_and_columns(store)
+            inputs, projection, fingerprinter = spec.inputs_and_columns(store)
             # an error of a column comes before the work
             count_rows(inputs, projection, spec.encoding)
             return cls(
@@ -220,7 +224,7 @@ class ProbeWork(Work):
                 inputs=inputs,
                 parts=cut_parts(inputs, sizes.part_bytes),
                 projection=projection,
-                fingerprinter=maker,
+                fingerprinter=fingerprinter,
                 output=output_folder(spec.output),
             )
 
@@ -303,7 +307,7 @@ class ProbeWork(Work):
                 more=more[owners],
             )
             name = f"matches-{number:05d}.{self.spec.output_format}"
-            with self.output.writing(name, self.plan.digest) as path:
+            with self.output.create_file(name, self.plan.digest) as path:
                 query_rows = queries.read("rows") + np.uint64(first)
                 query_ids = plain_ids(queries.read_ids("ids"))
                 kind = id_column_kind(store.snapshot())

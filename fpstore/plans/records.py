@@ -83,18 +83,18 @@ def from_json(kind: Any, value: Any) -> Any:
     if issubclass(kind, hashing.Hasher):
         return hashing.from_description(value)
     if is_dataclass(kind):
-        kinds_by_name = _types_of_fields(kind)
+        kinds_by_name = _field_types(kind)
         read = {name: from_json(kinds_by_name[name], item) for name, item in value.items()}
         resolved = (
             field.name for field in fields(kind) if field.init and "resolved" in field.metadata
         )
         return kind(**read, **dict.fromkeys(resolved))
     if issubclass(kind, tuple):
-        pairs = zip(_types_of_fields(kind).values(), value, strict=True)
+        pairs = zip(_field_types(kind).values(), value, strict=True)
         return kind(*(from_json(*pair) for pair in pairs))
     return value
 
 
 @cache
-def _types_of_fields(kind: type) -> dict[str, Any]:
+def _field_types(kind: type) -> dict[str, Any]:
     return get_type_hints(kind)

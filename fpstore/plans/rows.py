@@ -40,7 +40,7 @@ def read_part(
     specs: Sequence[InputSpec],
     part: Part,
     projection: Projection,
-    maker: Fingerprinter[Any] | None,
+    fingerprinter: Fingerprinter[Any] | None,
     id_type: str,
     encoding: str | None,
     resources: Resources,
@@ -52,7 +52,7 @@ def read_part(
         )
         return PartRows(np.arange(len(fingerprints)), fingerprints, None, len(fingerprints))
     with open_part(specs, part, encoding) as corpus:
-        rows = compared_rows(corpus, projection, maker, resources, False, None, None, True)
+        rows = compared_rows(corpus, projection, fingerprinter, resources, False, None, None, True)
     ids = id_column(rows.ids)
     if ids is not None:
         kind = (id_kind(rows.ids) if corpus.typed else "str") if id_type == "auto" else id_type

@@ -140,7 +140,7 @@ class ShardedSnapshot(Snapshot):
         return tracker, snapshot
 
     @contextmanager
-    def _open_shard(self, place: int) -> Iterator[StoreSnapshot]:
+    def _shard_snapshot(self, place: int) -> Iterator[StoreSnapshot]:
         if self._closed:
             raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
         shard = self._open.get(place)
@@ -163,7 +163,7 @@ class ShardedSnapshot(Snapshot):
     def shards(self) -> Iterator[tuple[int, StoreSnapshot]]:
         """Yield the place and the snapshot of each shard, which may be closed afterwards."""
         for place in range(len(self.manifest.shards)):
-            with self._open_shard(place) as snapshot:
+            with self._shard_snapshot(place) as snapshot:
                 yield place, snapshot
 
     def close(self) -> None:
@@ -291,7 +291,7 @@ class ShardedSnapshot(Snapshot):
         for place, shard in enumerate(self.manifest.shards):
             rows = self._rows_in_bounds(shard, leading)
             if len(rows):
-                with self._open_shard(place) as snapshot:
+                with self._shard_snapshot(place) as snapshot:
                     lims, shard_numbers = snapshot.id_numbers(fingerprints[rows])
                 owners.append(rows[list_numbers(lims)])
                 numbers.append(self._numbers(place, shard_numbers))
@@ -342,7 +342,7 @@ class ShardedSnapshot(Snapshot):
     def _hashes(self, place: int) -> Iterator[Groups]:
         """Yield the strings of a shard as (hashes, how many have each, numbers), ascending."""
         above = np.uint64(place << NUMBER_BITS)
-        with self._open_shard(place) as snapshot:
+        with self._shard_snapshot(place) as snapshot:
             groups = (
                 iter(())
                 if snapshot.generation.dictionary is None
@@ -368,7 +368,7 @@ class ShardedSnapshot(Snapshot):
         places, out, size = numbers >> np.uint64(NUMBER_BITS), [""] * len(numbers), 0
         for place in np.unique(places).tolist():
             at = np.flatnonzero(places == place)
-            with self._open_shard(place) as snapshot:
+            with self._shard_snapshot(place) as snapshot:
                 part = snapshot.ids_within(
                     numbers[at] & NUMBER_MASK, None if most is None else most - size
                 )
@@ -441,7 +441,7 @@ class ShardedSnapshot(Snapshot):
         return 0 if bounds is None else rows_to_numbers(self.width.row(int(bounds[0], 16)))[0]
 
     def _shard_groups(self, place: int) -> Iterator[Groups]:
-        with self._open_shard(place) as snapshot:
+        with self._shard_snapshot(place) as snapshot:
             for keys, counts, numbers in snapshot.groups():
                 yield self._sort_numbers(keys, counts, self._numbers(place, numbers))
 
@@ -452,7 +452,7 @@ class ShardedSnapshot(Snapshot):
         return keys, counts, numbers
 
     def _shard_fingerprints(self, place: int) -> Iterator[Groups]:
-        with self._open_shard(place) as snapshot:
+        with self._shard_snapshot(place) as snapshot:
             for keys in snapshot.fingerprints():
                 yield keys, np.ones(len(keys), np.uint64), np.zeros(len(keys), np.uint64)
 

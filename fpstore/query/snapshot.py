@@ -63,7 +63,7 @@ class Snapshot(ABC):
         """Whether strings are so long that a record of the dictionary has one."""
 
     @property
-    def one_id_each(self) -> bool:
+    def has_single_ids(self) -> bool:
         """Whether no fingerprint has several ids."""
         return self.totals.ids == self.totals.fingerprints
 

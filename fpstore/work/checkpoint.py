@@ -24,7 +24,7 @@ from fpstore.work.folder import (
     PLAN_FILE,
     RESULTS,
     PlanFolder,
-    is_own,
+    is_plan_file,
     remove_files,
     result_name,
 )
@@ -110,10 +110,10 @@ class Checkpoint:
         return None
 
     @contextmanager
-    def writing(self, stage: str, number: int) -> Iterator[PieceWriter]:
+    def create_result(self, stage: str, number: int) -> Iterator[PieceWriter]:
         """Yield a writer of a result, which appears at the end; it replaces another one."""
         self._place.remove_file(result_name(stage, number))
-        with self._plan.writing(stage, number) as writer:
+        with self._plan.create_result(stage, number) as writer:
             yield writer
 
     def note_output(self, name: Path, written: Path) -> None:
@@ -125,7 +125,7 @@ class Checkpoint:
             output = [str(name.resolve()), *_state(written)]
         if output not in _noted_outputs(self._plan):
             number = max(self.numbers(OUTPUTS), default=-1) + 1
-            with self.writing(OUTPUTS, number) as writer:
+            with self.create_result(OUTPUTS, number) as writer:
                 writer.facts["output"] = output
 
     def note(self, work: str, before: int, total: int) -> None:
@@ -148,7 +148,7 @@ class Checkpoint:
         """
         last = tuple(f"{RESULTS}/{stage}-" for stage in LAST)
         for name in self._place.names(f"{RESULTS}/"):
-            if is_own(name) and not name.startswith(last):
+            if is_plan_file(name) and not name.startswith(last):
                 self._place.remove_file(name)
         self._place.remove_file(PLAN_FILE)
         self._plan.remove()
@@ -168,7 +168,7 @@ class Checkpoint:
             raise
 
 
-def checkpoint_in(
+def open_checkpoint_in(
     folder: Path | None, identity: Callable[[], JobIdentity]
 ) -> AbstractContextManager[Checkpoint | None]:
     return nullcontext() if folder is None else Checkpoint(folder, identity())
@@ -209,7 +209,7 @@ def _state(path: Path) -> list[int]:
 def _check_is_ours(folder: Path, place: DiskPlace) -> None:
     if folder.is_dir():
         names = place.names()
-        is_ours = PLAN_FILE in names or all(map(is_own, names))
+        is_ours = PLAN_FILE in names or all(map(is_plan_file, names))
     else:
         is_ours = not folder.exists()
     if not is_ours:

@@ -130,7 +130,7 @@ class PlanFolder:
             {**content, "digest": plan_digest(content)}, indent=1, sort_keys=True
         ).encode()
         is_new = place.size(PLAN_FILE) is None
-        if is_new and not all(map(is_own, place.names())):
+        if is_new and not all(map(is_plan_file, place.names())):
             message = (
                 f"{place.uri}: exists, and has files: name a new folder for the plan, which is "
                 "removed at the end"
@@ -210,10 +210,10 @@ class PlanFolder:
         return pieces
 
     @contextmanager
-    def writing(self, stage: str, number: int) -> Iterator[PieceWriter]:
+    def create_result(self, stage: str, number: int) -> Iterator[PieceWriter]:
         """Yield a writer of a result, which is published at the end unless there is one."""
         with (
-            self.place.writing(result_name(stage, number)) as path,
+            self.place.create_file(result_name(stage, number)) as path,
             PieceWriter(path, self._facts(stage, number)) as writer,
         ):
             yield writer
@@ -277,7 +277,7 @@ class PlanFolder:
         stage, number = self.task(index)
         if self.place.size(result_name(stage, number)) is not None:
             return False
-        with self.writing(stage, number) as writer:
+        with self.create_result(stage, number) as writer:
             function(stage, number, writer, resources)
         return True
 
@@ -285,11 +285,11 @@ class PlanFolder:
 def remove_files(place: Place) -> list[str]:
     """Remove a plan of any version and its results; return the names of the other files."""
     names = place.names()
-    foreign = [name for name in names if not is_own(name)]
+    foreign = [name for name in names if not is_plan_file(name)]
     if not foreign:
         place.remove()
         return []
-    for name in filter(is_own, names):
+    for name in filter(is_plan_file, names):
         place.remove_file(name)
     return foreign
 
@@ -300,7 +300,7 @@ RESULTS = "results"  # the folder of the results
 _OWN = re.compile(rf"plan\.(json|lock)|{RESULTS}/[a-z]+(-[a-z]+)*(-[0-9]+)?-[0-9]{{5,}}\.pieces")
 
 
-def is_own(name: str) -> bool:
+def is_plan_file(name: str) -> bool:
     return _OWN.fullmatch(name) is not None
 
 

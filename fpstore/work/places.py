@@ -67,7 +67,7 @@ class Place(ABC):
         return []
 
     @abstractmethod
-    def writing(self, name: str) -> Any:
+    def create_file(self, name: str) -> Any:
         """Return a context manager that yields a new path on a disk, and publishes it at the end.
 
         The first publisher of a name wins: what others have written is dropped.
@@ -109,7 +109,7 @@ class Place(ABC):
 
     def publish(self, name: str, data: bytes) -> bytes:
         """Write a small file unless there is one, and return the bytes that are there."""
-        with self.writing(name) as path:
+        with self.create_file(name) as path:
             path.write_bytes(data)
         return self.read_all(name)
 
@@ -147,15 +147,15 @@ class DiskPlace(Place):
         return nullcontext(str(self.path / name))
 
     def names(self, beginning: str = "") -> list[str]:
-        return [name for name in self._all(beginning) if UNFINISHED not in name]
+        return [name for name in self._list_all(beginning) if UNFINISHED not in name]
 
-    def _all(self, beginning: str) -> list[str]:
+    def _list_all(self, beginning: str) -> list[str]:
         """Return the names of all files, also of unfinished ones."""
         top = beginning.rpartition("/")[0]
         with translate_refusals(self.path):
             return sorted(
                 name
-                for name in _files_in(self.path / top, f"{top}/" if top else "")
+                for name in _list_files(self.path / top, f"{top}/" if top else "")
                 if name.startswith(beginning)
             )
 
@@ -168,7 +168,7 @@ class DiskPlace(Place):
 
     def unfinished(self, beginning: str = "") -> list[str]:
         """Return the names of the files in unfinished folders."""
-        names = [Path(name) for name in self._all(beginning) if UNFINISHED in name]
+        names = [Path(name) for name in self._list_all(beginning) if UNFINISHED in name]
         return sorted(
             {
                 str(name.parent.parent / name.name)
@@ -178,7 +178,7 @@ class DiskPlace(Place):
         )
 
     @contextmanager
-    def writing(self, name: str) -> Iterator[Path]:
+    def create_file(self, name: str) -> Iterator[Path]:
         """Yield a new path beside the target, and give it the target's name at the end."""
         target = self.path / name
         with translate_refusals(target):
@@ -224,7 +224,7 @@ class DiskPlace(Place):
             (self.path / name).unlink(missing_ok=True)
 
 
-def _files_in(folder: Path, beginning: str) -> Iterator[str]:
+def _list_files(folder: Path, beginning: str) -> Iterator[str]:
     """Yield the names of all files in a folder and those below, mostly without a stat."""
     folders = [(str(folder), beginning)]
     while folders:
@@ -371,7 +371,7 @@ class StoredPlace(Place):
         return {name: seconds for name, seconds in files if name.startswith(beginning)}
 
     @contextmanager
-    def writing(self, name: str) -> Iterator[Path]:
+    def create_file(self, name: str) -> Iterator[Path]:
         """Yield a new path on the local disk, and copy it to the store unless the name is taken."""
         with scratch_folder() as folder:
             new = folder / Path(name).name

@@ -262,9 +262,9 @@ for number, each in enumerate(CHANGES[1:], 1):
         continue
     if number == 5:
         try:
-            writer.force()
+            writer.sync_records()
         except StorageError:
-            writer.force()
+            writer.sync_records()
     writer.publish()
     tell(number)
 writer.close()

@@ -25,7 +25,7 @@ def test_little_more_is_unpacked_than_is_asked_for(name, compress, monkeypatch):
     content = b"a" * (40 * MIB) + b"end"
     packed = compress(content) + compress(b"more")
     assert len(packed) < 10_000
-    read = files.reading(io.BytesIO(packed), name, name, lambda _: None)
+    read = files.counting_reader(io.BytesIO(packed), name, name, lambda _: None)
     parts = list(iter(lambda: read(MIB), b""))
     assert longest <= 2 * MIB
     assert b"".join(parts) == content + b"more"

@@ -46,10 +46,10 @@ def pending(folder):
 def install():
     from fpstore.work import places
 
-    true = places.DiskPlace.writing
+    true = places.DiskPlace.create_file
 
     @contextmanager
-    def writing(place, name):
+    def create_file(place, name):
         if not name.startswith("results/"):
             with true(place, name) as path:
                 yield path
@@ -60,7 +60,7 @@ def install():
             _happen("before", place.path / name)
         _happen("after", place.path / name)
 
-    places.DiskPlace.writing = writing
+    places.DiskPlace.create_file = create_file
 
 
 def parent_of(process):

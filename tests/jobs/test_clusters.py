@@ -182,7 +182,7 @@ def test_orders_and_lists_are_those_of_numpy(rng):
             assert order.tolist() == np.argsort(some, kind="stable").tolist(), some.dtype
             ascending = some[order]
             first = np.append(True, ascending[1:] != ascending[:-1])[: len(some)]
-            assert arrays.differs(ascending).tolist() == first.tolist()
+            assert arrays.is_run_start(ascending).tolist() == first.tolist()
     # NumPy adds unsigned and signed numbers as floats, which have 53 bits.
     assert list_lims(np.array([1 << 60, 1], np.uint64)).tolist() == [0, 1 << 60, (1 << 60) + 1]
     sizes = rng.integers(1, 12, 40)

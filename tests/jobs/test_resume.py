@@ -95,7 +95,7 @@ def test_a_damaged_part_is_found_and_done_again(job_folder, job):
 
 def test_a_part_is_taken_if_it_is_intact(tmp_path):
     with suppress(KeyError), Checkpoint(tmp_path / "kept", {"job": "test"}) as kept:
-        with kept.writing("rows", 5) as writer:
+        with kept.create_result("rows", 5) as writer:
             writer.add("a", np.arange(5, dtype=np.uint64))
             writer.add_ids("b", StringColumn.from_strings(["some", "text"]))
         path = tmp_path / "kept" / "results" / "rows-00005.pieces"
@@ -113,7 +113,7 @@ def test_a_part_is_taken_if_it_is_intact(tmp_path):
         pieces = kept.result("rows", 5)
         assert pieces.read("a").tolist() == [*range(5)]
         assert pieces.read_ids("b").texts() == ["some", "text"]
-        with kept.writing("rows", 7) as writer:
+        with kept.create_result("rows", 7) as writer:
             writer.add("a", np.arange(5, dtype=np.uint64))
             raise KeyError
     names = ["rows-00005.pieces", "rows-00006.pieces"]
@@ -254,7 +254,7 @@ def test_a_link_in_the_folder_is_never_written_through(tmp_path, name):
     (tmp_path / "there").mkdir()
     (tmp_path / "kept").symlink_to("there")
     with suppress(KeyError), Checkpoint(tmp_path / "kept", {"job": "test"}) as kept:
-        with kept.writing("rows", 1):
+        with kept.create_result("rows", 1):
             pass
         raise KeyError
     link, victim = tmp_path / "there" / name, tmp_path / "victim"
@@ -263,7 +263,7 @@ def test_a_link_in_the_folder_is_never_written_through(tmp_path, name):
     link.symlink_to(victim)
     refused = False
     try:
-        with Checkpoint(tmp_path / "kept", {"job": "test"}) as kept, kept.writing("rows", 1):
+        with Checkpoint(tmp_path / "kept", {"job": "test"}) as kept, kept.create_result("rows", 1):
             pass
     except CorruptStoreError:
         refused = True
@@ -474,7 +474,7 @@ def test_an_interrupt_as_the_folder_goes_leaves_nothing_of_it(tmp_path, monkeypa
     folder = tmp_path / "kept"
     checkpoint = Checkpoint(folder, {})
     for number in range(3):
-        with checkpoint.writing("rows", number):
+        with checkpoint.create_result("rows", number):
             pass
     monkeypatch.setattr(places.DiskPlace, "remove_file", interrupted)
     with pytest.raises(KeyboardInterrupt), checkpoint:

@@ -51,7 +51,7 @@ def with_copies(texts):
 def planned(threshold, maker=None, **given):
     table = pa.table({"t": ["a b c d"] * 2000})
     spec = DedupSpec(table, text="t", threshold=threshold, fingerprinter=maker, **given)
-    return spec.job().planned(open_corpus(table, False))
+    return spec.job().plan_search(open_corpus(table, False))
 
 
 def test_unrelated_texts_with_a_common_line_stay(strangers):
@@ -75,7 +75,7 @@ def test_the_rule_leaves_higher_thresholds_as_they_are():
     ):
         job = planned(threshold)
         assert job.least_similarity == least, threshold
-        assert (job.unrelated >= MAX_UNRELATED) == (least is not None)
+        assert (job.unrelated_share >= MAX_UNRELATED) == (least is not None)
     assert planned(0.45, width=128).least_similarity == 0.45
     assert planned(0.5, width=64).least_similarity is None
     assert planned(0.3, verify=False).least_similarity is None

@@ -261,7 +261,7 @@ def test_numbers_become_wider_only_after_a_merge_of_keys(tmp_path, monkeypatch):
     # 8 numbers fit, and the merge need not widen them: the keys leave no more room.
     monkeypatch.setattr(
         keys_module.EntryLayout,
-        "widened",
+        "widen",
         lambda layout, count: None if count <= 8 else layout._replace(number_bits=6),
     )
     built(tmp_path / "i", WORDS[:4], lsh.plan(4, HASHER, 0.8, bands=(6, 3), radius=8)).close()

@@ -203,7 +203,7 @@ def test_stars_find_components(tmp_path, kind, bits):
     for part, stage in enumerate(("hash", "links")):
         facts = {"plan": plan.digest, "stage": stage, "task": 0}
         with (
-            plan.place.writing(f"results/{stage}-00000.pieces") as path,
+            plan.place.create_file(f"results/{stage}-00000.pieces") as path,
             PieceWriter(path, facts) as writer,
         ):
             write_edges(writer, *np.ascontiguousarray(pairs[part::2].T), bits, both=True)

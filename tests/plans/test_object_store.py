@@ -238,7 +238,7 @@ def test_a_copy_that_fails_leaves_no_object(bucket, tmp_path, monkeypatch):
     monkeypatch.setattr(place, "_copy", half)
     with (
         pytest.raises(fpstore.StorageError, match=f"^s3://{name}/plan/result: cannot be read"),
-        place.writing("result") as path,
+        place.create_file("result") as path,
     ):
         path.write_bytes(b"all of it")
     assert objects(system, name) == {}

@@ -41,13 +41,13 @@ def rooted(tmp_path):
 
 
 def publish(place, name, data):
-    with place.writing(name) as path:
+    with place.create_file(name) as path:
         path.write_bytes(data)
 
 
 def test_the_first_one_wins(place, rooted):
     assert (place.size("a"), place.names()) == (None, [])
-    with place.writing("a") as slow:
+    with place.create_file("a") as slow:
         slow.write_bytes(b"late")
         assert place.publish("a", b"first") == b"first"
     assert (place.read_all("a"), place.size("a")) == (b"first", 5)
@@ -85,7 +85,7 @@ def test_what_is_not_there(place, rooted):
 
 def test_an_error_publishes_nothing(place, rooted):
     def fail():
-        with place.writing("a") as path:
+        with place.create_file("a") as path:
             path.write_bytes(b"half")
             raise ZeroDivisionError
 
@@ -101,7 +101,7 @@ def test_something_else_has_the_name(rooted, kind):
     (rooted / "a").write_text("old") if kind == "folder" else (rooted / "a").mkdir()
     with (
         pytest.raises(fpstore.StorageError, match=r"place/a: (File exists|Not a directory)"),
-        place.writing("a") as path,
+        place.create_file("a") as path,
     ):
         path.mkdir() if kind == "folder" else path.write_bytes(b"new")
     assert (rooted / "a").is_file() == (kind == "folder")
@@ -110,7 +110,7 @@ def test_something_else_has_the_name(rooted, kind):
 def test_a_folder_appears_whole(rooted):
     place = DiskPlace(rooted)
     for content in ("first", "second"):
-        with place.writing("sub/shard") as path:
+        with place.create_file("sub/shard") as path:
             path.mkdir()
             (path / "table").write_text(content)
             assert content == "second" or not (rooted / "sub/shard").exists()
@@ -133,7 +133,7 @@ def test_what_killed_processes_have_left(rooted, monkeypatch):
     place, own = DiskPlace(rooted), places._unfinished_prefix()
     (rooted / f"{own}dead").mkdir()
     (rooted / ".unfinished-00000000-far").mkdir()
-    with place.writing("a") as held:
+    with place.create_file("a") as held:
         held.write_bytes(b"")
         place.publish("b", b"")
         place.remove_unfinished("b")

@@ -114,8 +114,8 @@ def test_status_counts_tasks_that_are_begun(source):
     plan = open_plan("p")
     place = DiskPlace(Path("p"))
     with (
-        place.writing("results/hash-00003.pieces") as first,
-        place.writing("results/hash-00003.pieces") as second,
+        place.create_file("results/hash-00003.pieces") as first,
+        place.create_file("results/hash-00003.pieces") as second,
     ):
         first.write_bytes(b"")
         second.write_bytes(b"")

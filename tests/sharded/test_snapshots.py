@@ -63,7 +63,7 @@ MEMBERS = {
     "radius": lambda it: it.radius,
     "state": lambda it: isinstance(it.state, dict),
     "has_long_strings": lambda it: it.has_long_strings,
-    "one_id_each": lambda it: it.one_id_each,
+    "has_single_ids": lambda it: it.has_single_ids,
     "scans": lambda it: it.scans(40),
     "probe_nanoseconds": lambda it: it.probe_nanoseconds(2, 10) > 0,
     "bounded_queries": lambda it: it.bounded_queries,
@@ -111,7 +111,7 @@ def test_member_works_on_one_store_and_on_shards(snapshots, member):
     assert MEMBERS[member](mine) == MEMBERS[member](one)
 
 
-@pytest.mark.parametrize("member", ["generation", "delta", "version", "record", "sharing"])
+@pytest.mark.parametrize("member", ["generation", "delta", "version", "record", "probe_prefixes"])
 def test_what_only_one_store_has_is_not_in_shards(snapshots, member):
     mine, one = snapshots
     assert hasattr(one, member)

@@ -120,12 +120,12 @@ def _search_tables(
     threads, rows, in_spans = resources.threads, max(map(len, sides)), _SpanSearches(sides, linked)
     phase, done, total = "clustering" if linked else "finding pairs", 0.0, rows * len(design.tables)
 
-    def ended(rows_of_part: float) -> None:
+    def report_part(rows_of_part: float) -> None:
         nonlocal done
         done += rows_of_part
         resources.report(phase, round(done), total)
 
-    ended(0)
+    report_part(0)
     sorters: list[TableSorter] = []
     # searches in spans of several tables, so that no thread waits for the end of a table
     waiting: list[_Part] = []
@@ -161,9 +161,9 @@ def _search_tables(
             ]
         waiting += [(begin, rows / len(spans)) for begin in begins]
         if parts == 1:
-            yield from _run_searches(waiting, threads, ended)
+            yield from _run_searches(waiting, threads, report_part)
             waiting = []
-    yield from _run_searches(waiting, threads, ended)
+    yield from _run_searches(waiting, threads, report_part)
 
 
 def _search_results(
@@ -274,12 +274,12 @@ def _even_spans(table: SortedTable, parts: int) -> list[Span]:
 
 
 def _run_searches(
-    parts: Sequence[_Part], threads: int, ended: Callable[[float], None]
+    parts: Sequence[_Part], threads: int, report_part: Callable[[float], None]
 ) -> Iterator[PairColumns]:
     if threads == 1 or len(parts) == 1:
         for begin, rows in parts:
             yield from begin(None)
-            ended(rows)
+            report_part(rows)
         return
     waiting, stop = iter(parts), _kernel.Stop()
     with Pool(threads) as pool:
@@ -294,7 +294,7 @@ def _run_searches(
                 rows, results, job = running.popleft()
                 columns = pool.result(job)
                 if columns is None:
-                    ended(rows)
+                    report_part(rows)
                     running.extend(map(start, islice(waiting, 1)))
                 else:
                     running.append((rows, results, pool.submit(next, results, None)))

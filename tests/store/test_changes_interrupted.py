@@ -22,7 +22,7 @@ from fpstore.query.tracker import Tracker
 
 CALLS = {
     "append": LogWriter,
-    "force": LogWriter,
+    "sync_records": LogWriter,
     "publish": LogWriter,
     "take_back": LogWriter,
     "apply": Delta,
@@ -132,13 +132,19 @@ def test_control_c_between_the_commit_and_memory(tmp_path, sync, kind, change, n
     with fpstore.open(path, "r+", sync=sync) as store, fpstore.open(path) as reader:
         with interrupted(owner, name, moment) as came, suppress(KeyboardInterrupt):
             CHANGES[change](store, IDS[kind])
-        assert came == [name] or name in ("force", "publish", "note_strings", "apply", "take_back")
+        assert came == [name] or name in (
+            "sync_records",
+            "publish",
+            "note_strings",
+            "apply",
+            "take_back",
+        )
         store.flush()
         check_goes_on(path, store, [after(kind, None), after(kind, change)], reader)
 
 
 @pytest.mark.parametrize(
-    ("kind", "name"), crossed(list(IDS), ["append", "force", "apply", "publish", "show"])
+    ("kind", "name"), crossed(list(IDS), ["append", "sync_records", "apply", "publish", "show"])
 )
 def test_a_second_control_c_while_the_first_is_met(tmp_path, kind, name):
     """The change is taken back, or taken up anew; that is interrupted too."""

@@ -35,7 +35,13 @@ from fpstore.errors import (
     ReadOnlyError,
     plural,
 )
-from fpstore.io.check import check_fingerprint, check_fingerprints, check_id, check_rows, is_one
+from fpstore.io.check import (
+    check_fingerprint,
+    check_fingerprints,
+    check_id,
+    check_rows,
+    is_single_fingerprint,
+)
 from fpstore.query.ids import Ids, SnapshotIds, as_id_column, fingerprints_of, is_single_id
 from fpstore.query.matches import MatchedIds, Matches, MatchList
 from fpstore.query.snapshot import Snapshot

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.base.aliases import Words
 from fpstore.base.keywords import keyword
-from fpstore.base.pools import in_order
+from fpstore.base.pools import map_in_order
 from fpstore.calibration.settings import Setting
 from fpstore.errors import InputError
 from fpstore.hashing import Fingerprinter
@@ -148,7 +148,7 @@ class Measurement:
 
 
 def hash_items(maker: Fingerprinter[Any], items: Iterable[Any], threads: int) -> Hashed:
-    parts = [part for _, part in in_order(maker.hashed, maker.batches(items), threads)]
+    parts = [part for _, part in map_in_order(maker.hashed, maker.batches(items), threads)]
     rows = np.concatenate([part.rows for part in parts])
     return Hashed(rows, np.concatenate([part.known for part in parts]))
 

@@ -34,7 +34,7 @@ from fpstore.cli.content import PICTURES, ROWS, TEXTS, Notices
 from fpstore.cli.options import argument, option, output_option, whole_number
 from fpstore.cli.output import print_facts, print_json, print_table
 from fpstore.cli.verb import Arguments, fail, usage_errors, verb
-from fpstore.errors import InputError, one_line, plural, shortened
+from fpstore.errors import InputError, one_line, plural, shorten
 from fpstore.hashing import Fingerprinter, ImageHash, MinHash, SimHash
 from fpstore.hashing.corpora import corpus_paths, open_corpus, open_source
 from fpstore.hashing.documents import ROW_SUFFIXES, DocumentFiles, Walk
@@ -370,7 +370,7 @@ def _print_comparison(comparison: Comparison, args: Arguments) -> None:
     if not differing:
         return
     cells = [
-        (shortened(one_line(feature.text)), f"{feature.weight_a:g}", f"{feature.weight_b:g}")
+        (shorten(one_line(feature.text)), f"{feature.weight_a:g}", f"{feature.weight_b:g}")
         for feature in differing[: args.limit]
     ]
     print_table("\nFeatures whose weights differ most", ("feature", "in A", "in B"), cells)

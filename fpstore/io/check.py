@@ -208,7 +208,7 @@ def check_rows(
 
     Without ids None. InputError if there are not as many of them as of fingerprints.
     """
-    if is_one(fingerprints, width):
+    if is_single_fingerprint(fingerprints, width):
         row = width.row(check_fingerprint(fingerprints, width))
         return row, None if ids is None else check_ids([check_id(ids)], 1)
     rows = check_fingerprints(fingerprints, width)

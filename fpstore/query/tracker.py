@@ -279,11 +279,11 @@ class Tracker:
         if not self.path.exists():
             raise StoreNotFoundError(f"{self.path}: no such store", path=self.path)
         if not is_store(self.path):
-            raise not_a_store(self.path)
+            raise not_a_store_error(self.path)
         try:
             self.folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
-            raise refused(self.path, error) from error
+            raise refusal_error(self.path, error) from error
         self._given_back = finalize(self, os.close, self.folder)
 
     def _resolve(self) -> None:

@@ -26,6 +26,7 @@ pytest_plugins = [
     "logs",
     "faultline",
     "isas",
+    "limits",
     "repairing",
     "sealing",
     "resuming",

@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 from commandline import FINGERPRINTS, IDS, NEAR, TEXT, failure, fine, run
 from inputs import json_lines
+from limits import SetLimits
 from speeds import crossed
 
 import fpstore
-from fpstore.cli import questions
 
 COLUMNS = ["query", "fingerprint", "distance", "id", "row"]
 
@@ -316,11 +316,8 @@ def test_integers_stay_integers(folder: Path) -> None:
     assert pq.read_table("m.parquet")["query_id"].to_pylist() == [77, 77, 2**64 - 1]
 
 
-def test_rows_run_on_over_arguments_files_and_batches(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(questions, "FIRST_QUERIES", 3)
-    monkeypatch.setattr(questions, "CHUNK_QUERIES", 5)
+def test_rows_run_on_over_arguments_files_and_batches(folder: Path, set_limits: SetLimits) -> None:
+    set_limits(cli_first_queries=3, cli_queries=5)
     np.save("many.npy", np.arange(40, dtype=np.uint64))
     fpstore.build("x.fps", np.arange(40, dtype=np.uint64), radius=1).close()
     command = ("probe", "x.fps", "-r", 0)

@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +27,7 @@ from commandline import (
 )
 from conversation import TIMEOUT_SECONDS, Conversation
 from inputs import json_lines
+from limits import SetLimits
 from speeds import crossed
 
 import fpstore
@@ -169,9 +169,9 @@ def test_a_bad_line_does_not_end_a_writer(folder: Path, form: str) -> None:
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("options", [[], ["--upsert"], ["--unmatched", "--json"]])
 def test_rows_left_out_behind_the_last_chunk_are_no_error(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, options: list[str]
+    folder: Path, set_limits: SetLimits, options: list[str]
 ) -> None:
-    monkeypatch.setattr(import_module("fpstore.cli.content"), "CHUNK_ROWS", 1)
+    set_limits(cli_texts=1)
     fine("build", "pages.fps", "corpus.parquet", *TEXT_AND_ID, "-q", "--force")
     rows = [
         {"url": "x", "text": "words of a page of its own"},

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commandline import COMMAND, FINGERPRINTS, IDS, TEXT, failure, fine, run
+from limits import SetLimits
 from speeds import crossed, slow
 
 import fpstore
@@ -286,10 +287,10 @@ def test_unmatched_rows_without_ids_get_numbers_in_empty_store(folder: Path) -> 
 
 
 def test_inserts_that_make_the_delta_large_end_with_a_merge(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, set_limits: SetLimits
 ) -> None:
     """Each command is short, so a merge in the background would be given up with each."""
-    monkeypatch.setattr("fpstore.change.writer.MIN_CHANGES", 10)
+    set_limits(merge_changes=10)
     rng = np.random.default_rng(2)
 
     def insert(rows: int) -> int:
@@ -315,10 +316,9 @@ def test_inserts_that_make_the_delta_large_end_with_a_merge(
 
 
 def test_delta_that_outgrows_the_tables_is_noted_once_at_the_end(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, set_limits: SetLimits
 ) -> None:
-    monkeypatch.setattr("fpstore.change.writer.MIN_CHANGES", 10)
-    monkeypatch.setattr("fpstore.cli.changes.CHUNK_ROWS", 4)
+    set_limits(merge_changes=10, cli_changes=4)
     held = len(fpstore.open("numbers.fps"))
     rows = np.arange(10**9, 10**9 + held + 20, dtype=np.uint64)
     for name, part in (("few.npy", rows[: held - 1]), ("more.npy", rows[held - 1 :])):

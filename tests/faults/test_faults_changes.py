@@ -392,12 +392,12 @@ def test_a_sync_that_is_refused_after_it_was_made(tmp_path, monkeypatch):
         assert store.verify().ok
 
 
-def test_group_that_failed_to_sync_comes_before_the_next_change(tmp_path, monkeypatch):
+def test_group_that_failed_to_sync_comes_before_the_next_change(tmp_path, monkeypatch, set_limits):
     """The changes of a group are made, but not yet durable.
 
     So only the next change can be refused.
     """
-    monkeypatch.setattr("fpstore.change.committer.GROUP_ROWS", {"none": 2})
+    set_limits(commit_rows={"none": 2})
     path = tmp_path / "s"
     fpstore.build(path, [1, 2, 3]).close()
 

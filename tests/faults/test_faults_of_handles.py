@@ -31,13 +31,13 @@ def test_store_renamed_while_open_absorbs_others_but_not_itself(tmp_path):
 
 
 @pytest.mark.full
-def test_store_dropped_in_its_own_merge_thread_releases_its_lock(tmp_path, monkeypatch):
+def test_store_dropped_in_its_own_merge_thread_releases_its_lock(tmp_path, monkeypatch, set_limits):
     """The garbage collector may run in any thread.
 
     A close in that of the merge would wait for itself.
     """
     path = build(tmp_path / "s", 0, 100)
-    monkeypatch.setattr("fpstore.change.writer.MIN_CHANGES", 1)
+    set_limits(merge_changes=1)
     freeze, dropped, collected = Merge._freeze, threading.Event(), threading.Event()
 
     def collecting(self):

@@ -314,11 +314,12 @@ def test_a_full_disk(inputs, mounted_disk, monkeypatch, job, pages):
     ("job", "pages"),
     crossed(["pairs", "join", "cluster", "dedup lines"], [0, 1, 6, 40, 150], share=9),
 )
-def test_a_disk_that_gets_full_while_parts_are_kept(inputs, mounted_disk, monkeypatch, job, pages):
+def test_a_disk_that_gets_full_while_parts_are_kept(
+    inputs, mounted_disk, monkeypatch, set_limits, job, pages
+):
     """What is finished stays, and the same command goes on when there is room."""
     monkeypatch.chdir(inputs)
-    monkeypatch.setattr("fpstore.jobs.compared.PART_ROWS", 1000)
-    monkeypatch.setattr("fpstore.io.lines.BLOCK_BYTES", 1 << 14)
+    set_limits(compared_rows=1000, line_bytes=1 << 14)
     disk = mounted_disk(32 << 20)
     arguments = [*JOBS[job].replace("{}", str(disk)).split(), "--resume", "--threads", "2"]
     fill(disk, pages)

@@ -26,8 +26,8 @@ STRINGS = [f"document {i}" for i in range(len(FINGERPRINTS))]
 
 
 @pytest.fixture(autouse=True)
-def small_batches(monkeypatch):
-    cut_batches(monkeypatch, 50, 3)
+def small_batches(set_limits):
+    cut_batches(set_limits, 50, 3)
 
 
 @pytest.fixture(params=[slow("rows"), "strings"])

@@ -24,7 +24,6 @@ from speeds import slow
 import fpstore
 from fpstore import _kernel
 from fpstore.design.families import design
-from fpstore.disk import sealed as lmdb_files
 from fpstore.format.layout import table_name
 from fpstore.format.packed_table import PackedTable
 
@@ -107,8 +106,8 @@ def test_lmdb_files_of_two_stores_swapped(copy, tmp_path, right, name):
 
 
 @pytest.mark.parametrize("checked", [0, slow(1 << 22)])
-def test_swapped_id_maps_of_equal_fingerprints_are_refused(tmp_path, monkeypatch, checked):
-    monkeypatch.setattr(lmdb_files, "CHECKED_AT_OPEN", checked)
+def test_swapped_id_maps_of_equal_fingerprints_are_refused(tmp_path, set_limits, checked):
+    set_limits(bytes_checked_at_open=checked)
     ids = np.arange(len(FINGERPRINTS), dtype=np.uint64)
     paths = [make(tmp_path / name, ids=numbers) for name, numbers in (("a", ids), ("b", ids[::-1]))]
     assert len({(path / IDS).stat().st_size for path in paths}) == 1

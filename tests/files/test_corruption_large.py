@@ -13,7 +13,6 @@ from speeds import slow
 
 import fpstore
 from fpstore.base.strings import string_hash
-from fpstore.disk import sealed as lmdb_files
 from fpstore.format.dictionary import DICTIONARY_FILES, HASHES_FILE, NUMBERS_FILE
 from fpstore.format.mapping import IDS_FILE, record_seed
 from fpstore.format.strings import STRINGS_FILE
@@ -81,9 +80,9 @@ def named(path, merged=False):
 
 
 @pytest.fixture
-def unread(monkeypatch):
+def unread(set_limits):
     """Have no file read as a whole when it is opened, as if it had more than 4 MiB."""
-    monkeypatch.setattr(lmdb_files, "CHECKED_AT_OPEN", 0)
+    set_limits(bytes_checked_at_open=0)
 
 
 def names_asked(store):

@@ -21,7 +21,6 @@ from speeds import slow
 
 import fpstore
 from fpstore.base.strings import string_hash
-from fpstore.disk import sealed as lmdb_files
 from fpstore.format.log import LogHeader
 from fpstore.format.log_writer import create_log
 from fpstore.format.manifest import read_manifest
@@ -54,11 +53,9 @@ def test_flips_in_an_lmdb_file(copy, right, name, step):
 @pytest.mark.full
 @pytest.mark.parametrize("step", [97, slow(1)])
 @pytest.mark.parametrize("name", LMDB_FILES)
-def test_flips_in_an_lmdb_file_too_large_to_be_checked_at_open(
-    copy, right, monkeypatch, name, step
-):
+def test_flips_in_an_lmdb_file_too_large_to_be_checked_at_open(copy, right, set_limits, name, step):
     """Verify notices each, whatever becomes of the answers."""
-    monkeypatch.setattr(lmdb_files, "CHECKED_AT_OPEN", 0)
+    set_limits(bytes_checked_at_open=0)
     results = check(copy, name, right, flips(lmdb_places(copy / name, step), 1, seed=3), VERIFIED)
     assert results["refused"] > 10
     assert results["noticed, error"] > 10

@@ -42,8 +42,8 @@ def right(good):
 
 
 @pytest.fixture
-def copy(good, tmp_path, monkeypatch):
-    monkeypatch.setattr("fpstore.query.tracker.ATTEMPTS", 2)  # nobody merges beside these tests
+def copy(good, tmp_path, set_limits):
+    set_limits(snapshot_attempts=2)  # nobody merges beside these tests
     return shutil.copytree(good, tmp_path / "copy")
 
 

@@ -337,9 +337,9 @@ def check_whole(path, told, right=RIGHT, stored=FINGERPRINTS):
         )
 
 
-def test_verify_names_a_filter_and_its_table(tmp_path, monkeypatch):
+def test_verify_names_a_filter_and_its_table(tmp_path, set_limits):
     """A fault of the filter, found early, does not end the reading of the table."""
-    monkeypatch.setattr("fpstore.format.packed_table.BLOCKS_BYTES", 1)  # a block is a piece
+    set_limits(table_bytes=1)  # a block is a piece
     path = made(tmp_path / "s", MANY)
     flip(path / FILTER, PAGE + 3)
     table = path / "gen-00000001/table-001.fpt"

@@ -11,12 +11,12 @@ import pytest
 import reference
 import reference_records
 from damage import records_of, rewrite, rewrite_records
+from limits import limited
 from small_stores import content, rows_of
 from speeds import slow
 
 import fpstore
 from fpstore.base.strings import string_hash
-from fpstore.disk import sealed as environment
 from fpstore.format.dictionary import DICTIONARY_FILES
 from fpstore.format.log import LOG_FILE, LogHeader
 from fpstore.format.log_writer import LogWriter
@@ -89,7 +89,7 @@ def test_repair_needs_no_way_back_from_strings_to_numbers(tmp_path, name):
     assert content(report.output) == right
 
 
-def test_damaged_lists_of_numbers_do_not_survive_a_merge(tmp_path, monkeypatch):
+def test_damaged_lists_of_numbers_do_not_survive_a_merge(tmp_path):
     """A merge copies which number has which hash.
 
     A wrong one would lose the string for look-ups by it.
@@ -102,11 +102,11 @@ def test_damaged_lists_of_numbers_do_not_survive_a_merge(tmp_path, monkeypatch):
         damaged = bytearray(data)
         damaged[data.find(record) + len(record) - 1 - at % 8] ^= 1
         file.write_bytes(damaged)
-        refused_merge(path, monkeypatch)
+        refused_merge(path)
         file.write_bytes(data)
 
 
-def test_a_number_beyond_all_strings_does_not_survive_a_merge(tmp_path, monkeypatch):
+def test_a_number_beyond_all_strings_does_not_survive_a_merge(tmp_path):
     """Under checksums that are right: what a faulty writer would leave."""
     path = make(tmp_path / "s", STRINGS)
     digest = reference.set_digest([string_hash(string.encode()) for string in STRINGS])
@@ -118,7 +118,7 @@ def test_a_number_beyond_all_strings_does_not_survive_a_merge(tmp_path, monkeypa
         records[key] = reference_records.encode_record([*lists, [2**40]], seed)
 
     rewrite_records(path, "gen-00000001/numbers.mdb", change)
-    refused_merge(path, monkeypatch)
+    refused_merge(path)
 
 
 @pytest.mark.parametrize("wrong", [{"ids": 301}, {"fingerprints": 299}])
@@ -219,9 +219,8 @@ def test_an_id_number_that_has_no_string_is_damage(tmp_path):
     assert sorted(p.name for p in path.glob("gen-*")) == ["gen-00000001"]
 
 
-def refused_merge(path, monkeypatch):
-    monkeypatch.setattr(environment, "CHECKED_AT_OPEN", 0)  # as if the file were large
-    with fpstore.open(path, "r+") as store:
+def refused_merge(path):
+    with limited(bytes_checked_at_open=0), fpstore.open(path, "r+") as store:  # as if it were large
         # without a new string, a merge takes the dictionary over as it is
         store.insert([1], ["more"])
         with pytest.raises(fpstore.CorruptStoreError):

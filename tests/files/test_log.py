@@ -182,8 +182,8 @@ def test_a_log_is_what_the_reference_says(full):
     assert data[HEADER_BYTES:] == expected
 
 
-def test_a_record_of_20_mb_and_many_small_ones(path, monkeypatch):
-    monkeypatch.setattr(log_format, "LOG_PIECE_BYTES", 1 << 20)
+def test_a_record_of_20_mb_and_many_small_ones(path, set_limits):
+    set_limits(log_bytes=1 << 20)
     words = np.random.default_rng(1).integers(0, 2**64, 1_000_000, np.uint64)
     large = Change(
         Totals(1, 1, 1, "integer"),

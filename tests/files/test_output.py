@@ -16,9 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fpstore.building import columns
 from fpstore.building.columns import Column
-from fpstore.disk import output, temporary
 from fpstore.disk.mapped import PAGE_BYTES as PAGE
 from fpstore.disk.mapped import page_aligned
 from fpstore.disk.output import Output
@@ -28,12 +26,14 @@ RNG = np.random.default_rng(3)
 
 
 @pytest.fixture(autouse=True)
-def small(monkeypatch):
+def small(set_limits):
     """Make pieces small."""
-    monkeypatch.setattr(output, "WRITE_BYTES", 4 * PAGE)
-    monkeypatch.setattr(temporary, "BUFFER_BYTES", 4 * PAGE)
-    monkeypatch.setattr(temporary, "CALL_BYTES", 8 * PAGE)
-    monkeypatch.setattr(columns, "COPY_ROWS", 777)
+    set_limits(
+        write_bytes=4 * PAGE,
+        temporary_buffer_bytes=4 * PAGE,
+        temporary_call_bytes=8 * PAGE,
+        column_rows=777,
+    )
 
 
 @pytest.fixture(autouse=True)

@@ -402,12 +402,9 @@ MEMORY = 64 << 20
 
 
 @pytest.fixture
-def in_pieces(tiny, monkeypatch):  # noqa: F811
+def in_pieces(tiny, set_limits):  # noqa: F811
     """Cut all work into small pieces."""
-    monkeypatch.setattr("fpstore.care.recovered.PIECE_ROWS", 5)
-    monkeypatch.setattr("fpstore.care.intact.BATCH_RECORDS", 3)
-    monkeypatch.setattr("fpstore.care.recovered.BATCH_ROWS", 30)
-    monkeypatch.setattr("fpstore.care.recovered.BATCH_STRINGS", 7)
+    set_limits(repair_piece_rows=5, repair_records=3, repair_batch_rows=30, repair_strings=7)
 
 
 @pytest.mark.full

@@ -34,8 +34,8 @@ DAMAGED = fpstore.CorruptStoreError
 
 
 @pytest.fixture
-def copy(tree, tmp_path, monkeypatch):
-    monkeypatch.setattr(sealed, "CHECKED_AT_OPEN", 0)
+def copy(tree, tmp_path, set_limits):
+    set_limits(bytes_checked_at_open=0)
     path = tmp_path / "t"
     path.write_bytes(tree[0].read_bytes())
     return path

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fpstore.errors import InputError, StorageError
-from fpstore.hashing import Document, DocumentReader, SimHash, documents, iter_documents
+from fpstore.hashing import Document, DocumentReader, SimHash, iter_documents
 
 
 @pytest.fixture
@@ -225,18 +225,8 @@ def test_the_reader_tells_of_skipped_and_empty_files(tree):
         list(DocumentReader("corpus/a0.txt", SimHash()))
 
 
-@pytest.mark.parametrize(("count", "names"), [(3, "1, 2, 3"), (5, "1, 2, 3 and 2 more")])
-def test_messages_name_three_of_many_files(tmp_path, monkeypatch, count, names):
-    monkeypatch.chdir(tmp_path)
-    paths = [Path(str(number + 1)) for number in range(count)]
-    for path in paths:
-        path.write_text(" ")
-    with pytest.raises(InputError, match=rf"^{names}: no text to make a fingerprint of"):
-        list(DocumentReader(paths, SimHash()))
-
-
-def test_long_texts_are_hashed_few_at_a_time(tree, monkeypatch):
-    monkeypatch.setattr(documents, "BATCH_CHARS", 16)
+def test_long_texts_are_hashed_few_at_a_time(tree, set_limits):
+    set_limits(hashed_chars=16)
     reader = DocumentReader("corpus", SimHash(), suffixes=[".txt"], max_bytes=100)
     assert [len(chunk.ids) for chunk in reader] == [3]
     assert reader.skipped == 2

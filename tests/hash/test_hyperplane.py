@@ -16,11 +16,10 @@ import reference_vectors as reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from limits import limited
 from speeds import slow
 
 from fpstore import HyperplaneHash, InputError
-from fpstore.hashing import hyperplanes as planes_module
-from fpstore.hashing import vector_base
 from fpstore.hashing.hyperplanes import plane_weights
 
 DIMENSION = 5
@@ -43,12 +42,11 @@ def embeddings(count, dimension=100, seed=1):
 # ---- the definition ----
 
 
-def test_weights_are_those_of_the_recipe(monkeypatch):
+def test_weights_are_those_of_the_recipe():
     for seed in (0, 1, 2**64 - 1):
         expected = reference.normals(3, 7, seed)
         assert plane_weights(3, 7, seed).tolist() == expected
-        with monkeypatch.context() as patch:
-            patch.setattr(planes_module, "_WORD_BATCH", 64)  # four weights at once
+        with limited(plane_words=64):  # four weights at once
             assert plane_weights(3, 7, seed).tolist() == expected
 
 
@@ -152,7 +150,7 @@ def test_vectors_nearly_on_planes_are_decided_without_rounding(dtype, exponent):
 # ---- what must not matter ----
 
 
-def test_neither_batches_nor_order_nor_threads_matter(monkeypatch):
+def test_neither_batches_nor_order_nor_threads_matter(set_limits):
     vectors = embeddings(3000)
     hasher = HyperplaneHash(dimension=100, width=128)
     whole = hasher.fingerprints(vectors)
@@ -161,11 +159,10 @@ def test_neither_batches_nor_order_nor_threads_matter(monkeypatch):
     for size in (1, 7, 1000):
         parts = [hasher.fingerprints(vectors[at : at + size]) for at in range(0, 700, size)]
         assert (np.concatenate(parts)[:700] == whole[:700]).all()
-    monkeypatch.setattr(vector_base, "_BLOCK_NUMBERS", 1700)
+    set_limits(vector_numbers=1700)
     for threads in (1, 2, 5):
         assert (hasher.fingerprints(vectors, threads=threads) == whole).all()
-    monkeypatch.setattr(planes_module, "_SUM_BATCH", 1000)
-    monkeypatch.setattr(planes_module, "_COMPONENT_BATCH", 300)
+    set_limits(plane_sums=1000, plane_components=300)
     assert (hasher.fingerprints(vectors) == whole).all()
 
 
@@ -252,8 +249,8 @@ def test_a_vector_of_zeros_has_no_fingerprint():
     assert hasher.fingerprint(tiny) == hasher.fingerprint(np.ones(100))
 
 
-def test_numbers_not_finite_are_refused_with_their_place(monkeypatch):
-    monkeypatch.setattr(vector_base, "_BLOCK_NUMBERS", 700)
+def test_numbers_not_finite_are_refused_with_their_place(set_limits):
+    set_limits(vector_numbers=700)
     for value, dtype in itertools.product(
         (math.nan, math.inf, -math.inf), (np.float16, np.float32, np.float64)
     ):

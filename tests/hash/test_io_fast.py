@@ -237,14 +237,14 @@ def test_regular_blocks_of_every_width_take_the_fast_path(bits):
         assert parse_block(f"0x0\n{digits}\n".encode(), b"\t", Digits(width, decimal)) is None
 
 
-def test_blocks_end_anywhere(tmp_path, monkeypatch):
+def test_blocks_end_anywhere(tmp_path, set_limits):
     content = b"\xef\xbb\xbf# c\nfingerprint\tid\n" + b"".join(
         b"%016x\tdoc-%d\r\n" % (i, i) for i in range(50)
     )
     put(tmp_path, "a.tsv", content)
     put(tmp_path, "b.tsv", content + b"0x1\n\xef\xbb\xbf0xff\n")
     for block_bytes in (1, 16, 17, 18, 64):
-        monkeypatch.setattr(lines, "BLOCK_BYTES", block_bytes)
+        set_limits(line_bytes=block_bytes)
         reader = open_reader(tmp_path / "a.tsv", chunk_rows=20)
         chunks = list(reader)
         assert [len(chunk.fingerprints) for chunk in chunks] == [20, 20, 10]

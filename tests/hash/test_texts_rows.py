@@ -446,8 +446,8 @@ def dictionaries():
 
 
 @pytest.mark.parametrize(("number", "most"), crossed(range(6), [1, 30, 1 << 20]))
-def test_texts_in_any_form_and_in_pieces_of_any_size(tmp_path, monkeypatch, number, most):
-    monkeypatch.setattr("fpstore.io.parquet.PART_BYTES", most)
+def test_texts_in_any_form_and_in_pieces_of_any_size(tmp_path, set_limits, number, most):
+    set_limits(parquet_part_bytes=most)
     texts = [*dictionaries()][number]
     ids = pa.array([f"document {n}" for n in range(len(texts))])
     table = pa.table(

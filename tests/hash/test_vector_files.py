@@ -43,7 +43,7 @@ def rows_of(reader):
     return np.concatenate([chunk.fingerprints for chunk in chunks]), ids
 
 
-def test_files_give_the_fingerprints_of_their_vectors(here, monkeypatch):
+def test_files_give_the_fingerprints_of_their_vectors(here, set_limits):
     for piece, (path, fields, ids) in itertools.product(
         (4, 1 << 13),
         (
@@ -58,7 +58,7 @@ def test_files_give_the_fingerprints_of_their_vectors(here, monkeypatch):
             ),
         ),
     ):
-        monkeypatch.setattr("fpstore.hashing.readers.VECTOR_ROWS", piece)
+        set_limits(vector_rows=piece)
         reader = VectorReader(path, HASHER, **fields)
         for _ in range(2):  # it can be read again
             found, found_ids = rows_of(reader)

@@ -67,16 +67,10 @@ def pieces(array, cuts=(0, 1, 1, 170, 400)):
 
 
 @pytest.fixture
-def tiny(monkeypatch):
+def tiny(set_limits):
     """Let the least budget hold 64 rows: a few thousand are spilled, split again and merged."""
-    monkeypatch.setattr("fpstore.building.external_sort.PAIR_BYTES", MIB)
-    monkeypatch.setattr("fpstore.building.external_sort.SORT_BYTES", MIB)
-    for module in ("columns", "external_sort"):
-        monkeypatch.setattr(f"fpstore.building.{module}.COPY_ROWS", 16)
-    monkeypatch.setattr("fpstore.building.table_keys.MIN_MEMORY", 96 * MIB)
-    monkeypatch.setattr("fpstore.building.table_keys.THREAD_MEMORY", 1)
-    monkeypatch.setattr("fpstore.building.external_sort.SAMPLE_STEP", 4)
-    monkeypatch.setattr("fpstore.format.packed_table.DECODE_ROOM", 1)
+    set_limits(pair_bytes=MIB, sort_bytes=MIB, copy_rows=16, sample_step=4, decoded_entries=1)
+    set_limits(table_memory=96 * MIB, table_thread_memory=1)
 
 
 def listing(folder):

@@ -15,7 +15,6 @@ from commandline import copied
 
 import fpstore
 from fpstore.cli import main
-from fpstore.jobs import compared, joining, pairs
 
 ROWS = 4000
 WORDS = [f"word{i}" for i in range(300)]
@@ -36,13 +35,10 @@ def near(seed, count=ROWS):
 
 
 @pytest.fixture
-def small_parts(monkeypatch):
+def small_parts(set_limits):
     """Let a few hundred rows be a part."""
-    monkeypatch.setattr(joining, "MIN_ROWS", 500)
-    monkeypatch.setattr(joining, "BATCH_PAIRS", 200)
-    monkeypatch.setattr(pairs, "PROBED_ROWS", 100)
-    monkeypatch.setattr(compared, "PART_ROWS", 100)
-    monkeypatch.setattr("fpstore.io.lines.BLOCK_BYTES", 1 << 12)
+    set_limits(join_rows=500, join_pairs=200, probed_rows=100, compared_rows=100)
+    set_limits(line_bytes=1 << 12)
 
 
 @pytest.fixture(scope="session")

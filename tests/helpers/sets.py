@@ -60,19 +60,17 @@ def queries_for(fingerprints, rng, count=24):
     return np.concatenate([stored[: count // 3], near, np.array([0, MAX], np.uint64), strangers])
 
 
-def cut_batches(monkeypatch, queries, blocks):
+def cut_batches(set_limits, queries, blocks):
     """Let a batch be cut after a few queries, and a scan after a few blocks."""
-    for name in ("PROBE_QUERIES", "FLIPPED_QUERIES", "UNFLIPPED_QUERIES", "COLUMN_QUERIES"):
-        monkeypatch.setattr(f"fpstore.query.batches.{name}", queries)
-    for module in ("batches", "store_snapshot"):
-        monkeypatch.setattr(f"fpstore.query.{module}.SCAN_BLOCKS", blocks)
+    set_limits(probe_queries=queries, flipped_queries=queries, unflipped_queries=queries)
+    set_limits(column_queries=queries, scan_blocks=blocks)
 
 
 @pytest.fixture
-def small_pieces(monkeypatch):
+def small_pieces(set_limits):
     """Let small batches be cut as large ones are, so that two threads have work."""
-    cut_batches(monkeypatch, 7, 5)
-    monkeypatch.setattr("fpstore.format.packed_table.DECODE_ROOM", 1)
+    cut_batches(set_limits, 7, 5)
+    set_limits(decoded_entries=1)
 
 
 @pytest.fixture

@@ -18,7 +18,6 @@ from fpstore.hashing import Fields
 from fpstore.hashing.bands import Bands, plan_bands
 from fpstore.hashing.minhash import BandedMinHash
 from fpstore.jobs import bands as bands_job
-from fpstore.jobs import dedup_job as dedup_module
 from fpstore.jobs.bands import BandKeys, connect_by_bands
 
 
@@ -96,13 +95,12 @@ def connected_by_brute_force(rows, keys, searched, radius):
 @pytest.mark.parametrize("held", [1 << 20, 1 << 12])
 @pytest.mark.parametrize("most", [2, 5, 1 << 10])
 @pytest.mark.parametrize("width", [64, full(128), full(256)])
-def test_all_pairs_that_share_a_key_are_connected(width, most, held, monkeypatch):
+def test_all_pairs_that_share_a_key_are_connected(width, most, held, set_limits):
     """By comparing all pairs.
 
     Groups above the bound are joined, and what does not fit into the budget is sorted in runs.
     """
-    monkeypatch.setattr(bands_job, "MAX_COMPARED_ROWS", most)
-    monkeypatch.setattr(bands_job, "BLOCK_ROWS", 64)
+    set_limits(band_documents=most, band_rows=64)
     for seed in range(6):
         rng = np.random.default_rng(seed)
         n, number, words = int(rng.integers(0, 220)), int(rng.integers(1, 5)), width // 64
@@ -193,7 +191,7 @@ def test_dedup_finds_the_share_that_it_tells(tmp_path):
     assert len(found) >= 0.98 * len(expected) - 5 * math.sqrt(0.02 * len(expected))
 
 
-def test_many_rows_use_bands_and_a_note_states_the_law(tmp_path, monkeypatch):
+def test_many_rows_use_bands_and_a_note_states_the_law(tmp_path, monkeypatch, set_limits):
     monkeypatch.chdir(tmp_path)
     rows = planted(tmp_path / "c.jsonl", 40, np.random.default_rng(3), 0.01)
 
@@ -204,7 +202,7 @@ def test_many_rows_use_bands_and_a_note_states_the_law(tmp_path, monkeypatch):
         return json.loads(result.stdout), result.stderr
 
     for most, how in ((rows, "exact"), (rows // 2, "bands")):
-        monkeypatch.setattr(dedup_module, "EXACT_ROWS", most)
+        set_limits(exact_rows=most)
         found, notes = told(f"{how}.jsonl")
         assert (found["search"], found["radius"], found["removed"]) == (
             how,

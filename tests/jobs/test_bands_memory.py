@@ -7,7 +7,6 @@ import pytest
 from building import run_python
 from limited import LIMITED
 
-from fpstore.jobs import grouping
 from fpstore.jobs.grouping import distances_to_majority, members_in_sets, split_chains
 
 MIB = 1 << 20
@@ -57,7 +56,7 @@ def test_a_search_takes_its_budget_and_some_bytes_a_document():
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("piece", [1, 2, 7, 100])
-def test_groups_do_not_depend_on_pieces(monkeypatch, piece):
+def test_groups_do_not_depend_on_pieces(set_limits, piece):
     rng = np.random.default_rng(piece)
     rows, sets = rng.integers(0, 16, 600, np.uint64), rng.integers(0, 150, 600, np.uint64)
     members, _ = members_in_sets(sets)
@@ -69,7 +68,7 @@ def test_groups_do_not_depend_on_pieces(monkeypatch, piece):
     whole = {
         name: split_chains(members, lambda here: of[here], some, 1) for name, some in ranks.items()
     }
-    monkeypatch.setattr(grouping, "PIECE", piece)
+    set_limits(grouped_members=piece)
     assert (distances_to_majority(lambda here: of[here], members.lims) == ranks["central"]).all()
     for name, some in ranks.items():
         found = split_chains(members, lambda here: of[here], some, 1)

@@ -138,10 +138,8 @@ FORMS = ["jsonl", "csv", "parquet", "dictionary", "table", "polars", "folder", "
 
 
 @pytest.mark.parametrize(("form", "unit"), crossed(FORMS, ["paragraph", "line"]))
-def test_against_a_plain_model(tmp_path, monkeypatch, form, unit):
-    monkeypatch.setattr(boilerplate, "_MIN_MERGED_HASHES", 40)
-    monkeypatch.setattr("fpstore.io.lines.BLOCK_BYTES", 1 << 10)
-    monkeypatch.setattr("fpstore.io.parquet.BATCH_BYTES", 1 << 10)
+def test_against_a_plain_model(tmp_path, set_limits, form, unit):
+    set_limits(boilerplate_hashes=40, line_bytes=1 << 10, parquet_batch_bytes=1 << 10)
     for seed in range(4):
         rng = random.Random(f"{form}{unit}{seed}")
         texts = [drawn(rng, unit, number) for number in range(120)]
@@ -312,9 +310,9 @@ def test_the_last_of_equal_fields_is_changed(tmp_path):
     assert (tmp_path / "b.jsonl").read_text() == path.read_text().replace("\\n\\nNotice", "")
 
 
-def test_counts_are_merged(monkeypatch):
+def test_counts_are_merged(set_limits):
     counts, model, rng = boilerplate.PieceCounts(), {}, np.random.default_rng(1)
-    monkeypatch.setattr(boilerplate, "_MIN_MERGED_HASHES", 100)
+    set_limits(boilerplate_hashes=100)
     for _ in range(60):
         hashes = np.unique(rng.integers(0, 400, rng.integers(0, 50)).astype(np.uint64))
         counts.add(hashes)

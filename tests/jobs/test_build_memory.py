@@ -189,13 +189,14 @@ def test_threads_change_no_byte_and_builds_no_input(tmp_path):
 
 
 @pytest.mark.parametrize("most", [slow(1), 100, slow(1000)])
-def test_many_ids_a_fingerprint_are_packed_in_small_memory(tmp_path, tiny, monkeypatch, most):
+def test_many_ids_a_fingerprint_are_packed_in_small_memory(
+    tmp_path, tiny, monkeypatch, set_limits, most
+):
     """Memory holds the ids of a few fingerprints, not those of a piece or of many blocks."""
     fingerprints = np.repeat(make_rows("random", 400)[0], 5)
     ids = np.random.default_rng(1).permutation(np.arange(len(fingerprints), dtype=np.uint64))
     expected = build(tmp_path / "a", fingerprints, ids, block_bytes=128, design="flip-2")
-    monkeypatch.setattr("fpstore.building.columns.COPY_ROWS", most)
-    monkeypatch.setattr("fpstore.format.mapping.PENDING_IDS", most)
+    set_limits(column_rows=most, packed_ids=most)
     pack, packed = _kernel.pack_ids, []
     monkeypatch.setattr(
         _kernel,

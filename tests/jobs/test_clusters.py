@@ -18,7 +18,6 @@ from fpstore.base.arrays import list_lims, spans
 from fpstore.base.resources import Resources
 from fpstore.base.width import WIDTHS, Width
 from fpstore.design.joins import scan_design
-from fpstore.jobs import grouping, joining
 from fpstore.jobs.joining import connect_rows, pairs_within
 from fpstore.jobs.pairs import join_design
 
@@ -100,8 +99,8 @@ SHAPES = {
 @pytest.mark.parametrize("part", [0, *map(slow, (1, 2, 3))])
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("width", SOME_WIDTHS)
-def test_clusters_are_the_connected_components(tmp_path, monkeypatch, width, shape, part):
-    monkeypatch.setattr(joining, "MIN_ROWS", 50)
+def test_clusters_are_the_connected_components(tmp_path, set_limits, width, shape, part):
+    set_limits(join_rows=50)
     radii = (0, 1, 2, 3, 5, 8, 12, width // 3)
     for radius in radii[(WIDTHS.index(width) + list(SHAPES).index(shape) + part) % 4 :: 4]:
         rng = np.random.default_rng([width, radius, len(shape)])
@@ -142,7 +141,7 @@ def test_a_million_documents_of_one_fingerprint(tmp_path):
 
 
 @pytest.mark.parametrize("width", SOME_WIDTHS)
-def test_large_buckets_are_linked_group_by_group(monkeypatch, width):
+def test_large_buckets_are_linked_group_by_group(set_limits, width):
     """Both parts of the tags split one bucket of all rows into small, dense and large groups."""
     for count, room in itertools.product((513, 700, 3000), (512, 1 << 18)):
         rng = np.random.default_rng([width, count])
@@ -154,7 +153,7 @@ def test_large_buckets_are_linked_group_by_group(monkeypatch, width):
         flips[: count // 3] *= rng.random((count // 3, 1)) < 0.5
         bits = np.unique(centres ^ flips, axis=0)
         rows = kernel_rows(bits_to_words(bits))
-        monkeypatch.setattr(joining, "BATCH_PAIRS", room)
+        set_limits(join_pairs=room)
         assert sum(
             len(part.a) for part in pairs_within(rows, scan_design(1, width), linked=True)
         ) < 2 * len(rows)
@@ -196,7 +195,7 @@ def test_orders_and_lists_are_those_of_numpy(rng):
 
 @pytest.mark.full
 @pytest.mark.parametrize("strings", [False, True])
-def test_clusters_in_any_pieces(monkeypatch, tmp_path, rng, strings):
+def test_clusters_in_any_pieces(set_limits, tmp_path, rng, strings):
     base = rng.integers(0, 2**64, 300, dtype=np.uint64)
     rows = np.concatenate([base, base[:200] ^ np.uint64(1), base[:100] ^ np.uint64(8), base[:50]])
     rng.shuffle(rows)
@@ -214,5 +213,5 @@ def test_clusters_in_any_pieces(monkeypatch, tmp_path, rng, strings):
         wanted = [list(store.clusters(group=group, keep=rule)) for group, rule in asked]
         assert wanted[0]
         for size in (1, 3, 100):
-            monkeypatch.setattr(grouping, "PIECE", size)
+            set_limits(grouped_members=size)
             assert [list(store.clusters(group=group, keep=rule)) for group, rule in asked] == wanted

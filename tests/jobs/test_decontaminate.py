@@ -18,7 +18,6 @@ from resuming import in_another
 import fpstore
 from fpstore import InputError, MinHash, SimHash
 from fpstore.errors import StoreExistsError
-from fpstore.jobs import hits as hits_module
 
 # Some lines depend on the neighbours of a character, so that Python makes their normal forms; a
 # character may be a word.
@@ -72,9 +71,9 @@ def shown(found):
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 13])
-def test_hits_are_those_of_sets(n, monkeypatch):
+def test_hits_are_those_of_sets(n, set_limits):
     rng = random.Random(n)
-    monkeypatch.setattr(hits_module, "PIECE", 50)
+    set_limits(hits=50)
     for least, share, common in [
         (1, 0.0, None),
         (3, 0.0, None),
@@ -282,8 +281,8 @@ def test_pages_are_compared_by_their_main_texts():
 
 
 @pytest.mark.parametrize("bounds", [{}, {"min_ngrams": 4}, {"min_share": 0.9}])
-def test_near_duplicates_are_hits_too(bounds, monkeypatch):
-    monkeypatch.setattr(hits_module, "PIECE", 40)
+def test_near_duplicates_are_hits_too(bounds, set_limits):
+    set_limits(hits=40)
     rng, maker = random.Random(8), MinHash()
     words = [f"w{n}" for n in range(500)]
     benchmark = [" ".join(rng.choices(words, k=rng.randrange(20, 90))) for _ in range(60)]

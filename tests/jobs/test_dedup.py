@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from commandline import TEXT_AND_ID, failure, fine, run
 from inputs import json_lines
+from limits import limited
 from near_pairs import brute, wanted_groups
 from speeds import SOME_WIDTHS
 
@@ -149,10 +150,9 @@ def test_greedy_groups_have_no_chains(tmp_path, width):
 
 
 @pytest.mark.parametrize("group", ["connected", "greedy"])
-def test_what_was_removed_and_why(tmp_path, monkeypatch, group):
+def test_what_was_removed_and_why(tmp_path, monkeypatch, set_limits, group):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("fpstore.jobs.clusters.ID_SLICE_ROWS", 30)
-    monkeypatch.setattr("fpstore.jobs.dedup.COMPARED_AT_ONCE", 50)
+    set_limits(id_slice_rows=30, compared_texts=50)
     values = families(np.random.default_rng(8), 64, 400)
     digits = Width(64).texts(np.array(values, np.uint64))
     lines = [json.dumps({"h": text, "id": f"n{row}"}) for row, text in enumerate(digits)]
@@ -481,22 +481,21 @@ def test_parquet_with_views(tmp_path, kind):
         fpstore.dedup(odd, text="text")
 
 
-def test_parquet_in_batches_of_any_size(tmp_path, monkeypatch):
+def test_parquet_in_batches_of_any_size(tmp_path):
     texts = ["some words", "others, which are longer " * 50, "some words"] * 20
     pq.write_table(
         pa.table({"text": texts, "n": range(60)}), tmp_path / "c.parquet", row_group_size=7
     )
     for most in (1, 100, 1 << 20):
-        monkeypatch.setattr("fpstore.io.parquet.BATCH_BYTES", most)
-        found = fpstore.dedup(
-            tmp_path / "c.parquet", tmp_path / "clean.parquet", text="text", overwrite=True
-        )
+        with limited(parquet_batch_bytes=most):
+            result = fpstore.dedup(
+                tmp_path / "c.parquet", tmp_path / "clean.parquet", text="text", overwrite=True
+            )
         assert (
-            found.kept.tolist()
+            result.kept.tolist()
             == pq.read_table(tmp_path / "clean.parquet")["n"].to_pylist()
             == [0, 1]
         )
-    monkeypatch.undo()
     # large texts come in small parts
     table = pa.table({"text": ["word " * 100_000 + str(n) for n in range(20)]})
     parts = list(TableRows(table).batches(Projection(text="text")))

@@ -184,9 +184,9 @@ def test_scores_of_rows_without_duplicates(tmp_path):
         assert kept_of(path).tolist() == [0, 1, 2]
 
 
-def test_scores_of_many_lengths_meet_in_one_corpus(tmp_path, monkeypatch):
+def test_scores_of_many_lengths_meet_in_one_corpus(tmp_path, set_limits):
     # so that parts differ in the words of their keys
-    monkeypatch.setattr("fpstore.io.lines.BLOCK_BYTES", 64)
+    set_limits(line_bytes=64)
     rng = np.random.default_rng(5)
     scores = [
         Decimal(int(rng.integers(-50, 50))).scaleb(int(rng.integers(-3, 40))) for _ in range(300)

@@ -299,7 +299,7 @@ def test_all_pairs_of_rows_after_changes(tmp_path, width, kind):
         assert not list(store.pairs(0))
 
 
-def test_many_ids_come_in_bounded_parts(tmp_path, monkeypatch):
+def test_many_ids_come_in_bounded_parts(tmp_path, set_limits):
     rng = np.random.default_rng(3)
     sizes = [1, 2, 20, 3, 1, 7, 7, 7, 12, 2]
     values = np.repeat(np.arange(len(sizes), dtype=np.uint64) << np.uint64(20), sizes)[
@@ -308,7 +308,7 @@ def test_many_ids_come_in_bounded_parts(tmp_path, monkeypatch):
     fpstore.build(tmp_path / "s", values, radius=0).close()
     rows = list(enumerate(values.tolist()))
     for most in (1, 2, 9, 1000):
-        monkeypatch.setattr("fpstore.jobs.pairs.MAX_ROWS", most)
+        set_limits(id_pairs=most)
         with fpstore.open(tmp_path / "s") as store:
             batches = list(store.pairs(0, duplicates=True))
             of_one = [n for n in sizes if n > 1]
@@ -338,9 +338,9 @@ def test_the_ids_of_a_huge_group_are_a_stream(tmp_path):
 
 @pytest.mark.full
 @pytest.mark.parametrize("strings", [False, True])
-def test_batches_of_crowds_are_bounded(tmp_path, monkeypatch, strings):
+def test_batches_of_crowds_are_bounded(tmp_path, set_limits, strings):
     """No batch has more than 1,000 pairs of ids, though 300 documents are near 200 others."""
-    monkeypatch.setattr("fpstore.jobs.pairs.MAX_ROWS", 1000)
+    set_limits(id_pairs=1000)
     values = np.repeat(
         np.array([0, 1, 16, 17, 7 << 40, 7 << 40 | 1], np.uint64), [300, 200, 1, 3, 40, 30]
     )

@@ -27,7 +27,6 @@ from fpstore.design.joins import (
 )
 from fpstore.design.sample import SAMPLE_SIZE, Sample
 from fpstore.errors import InputError
-from fpstore.jobs import joining
 from fpstore.jobs.joining import connect_rows, pairs_between, pairs_within
 from fpstore.jobs.pairs import join_design
 
@@ -131,9 +130,9 @@ def test_threads_share_a_join_of_two_sets():
 
 @pytest.mark.full
 @pytest.mark.parametrize(("isa", "radius"), crossed(ISAS, [1, 3, 5]), indirect=["isa"])
-def test_large_buckets(monkeypatch, isa, radius):
+def test_large_buckets(set_limits, isa, radius):
     """Parts of tags bring rows of a bucket together, in groups with more pairs than fit."""
-    monkeypatch.setattr(joining, "BATCH_PAIRS", 1)
+    set_limits(join_pairs=1)
     rng = np.random.default_rng(radius)
     low = rng.integers(0, 2**12, 1800, np.uint64) | rng.integers(
         0, 4, 1800, np.uint64
@@ -160,12 +159,11 @@ def test_few_rows(width):
 
 @pytest.mark.full
 @pytest.mark.parametrize("radius", [slow(0), 2, slow(5), 9])
-def test_small_steps_and_threads(monkeypatch, radius):
+def test_small_steps_and_threads(set_limits, radius):
     """A join goes on where it ran out of room, in every loop; threads find the same."""
     rows = kernel_rows(make_set("clustered", 64, 1500, np.random.default_rng(radius)))
     distances = brute(rows)
-    monkeypatch.setattr(joining, "BATCH_PAIRS", 1)
-    monkeypatch.setattr(joining, "MIN_ROWS", 100)
+    set_limits(join_pairs=1, join_rows=100)
     for design in some_designs(len(rows), radius, 64)[:3]:
         for threads in (1, 3):
             for memory in (1 << 40, 1 << 13):

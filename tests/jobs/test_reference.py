@@ -52,9 +52,8 @@ def nearest(fingerprint, reference, radius):
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", ["path", "store", "files", "table"])
-def test_rows_near_a_reference_go_and_the_rest_is_deduplicated(tmp_path, kind, monkeypatch):
-    monkeypatch.setattr("fpstore.jobs.reference.MAX_PENDING_PAIRS", 20)
-    monkeypatch.setattr("fpstore.jobs.joining.BATCH_PAIRS", 16)
+def test_rows_near_a_reference_go_and_the_rest_is_deduplicated(tmp_path, kind, set_limits):
+    set_limits(reference_pairs=20, join_pairs=16)
     for seed in range(8):
         rng = np.random.default_rng(seed)
         radius, strings = int(rng.integers(0, 3)), bool(seed % 2)
@@ -481,9 +480,9 @@ def test_what_is_refused(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("most", [1, 20])
-def test_few_pairs_are_sorted_where_many_are_near(monkeypatch, most):
-    """When the nearest exceeded MAX_PENDING_PAIRS, each batch of pairs sorted all of them again."""
-    monkeypatch.setattr(reference_module, "MAX_PENDING_PAIRS", 1000)
+def test_few_pairs_are_sorted_where_many_are_near(monkeypatch, set_limits, most):
+    """When the nearest were more than MAX_PENDING_PAIRS, each batch of pairs sorted all of them again."""
+    set_limits(reference_pairs=1000)
     count = 300
     distinct, others = (
         np.arange(count, dtype=np.uint64),

@@ -24,7 +24,6 @@ from speeds import slow
 
 import fpstore
 from fpstore import ImageHash
-from fpstore.jobs import report as figures
 from fpstore.pages.pictures import counts_up_to, format_short
 
 DESIGNS = {32: "auto", 64: "manku-10", 128: "auto", 256: "columns-8-8"}
@@ -291,9 +290,8 @@ def test_the_same_store_makes_the_same_page(tmp_path):
     assert max(float(width) for _, width in drawn[1:]) < 99
 
 
-def test_a_count_that_is_stopped_is_told_and_is_always_the_same(tmp_path, monkeypatch):
-    monkeypatch.setattr(figures, "MAX_PAIRS", 1000)
-    monkeypatch.setattr("fpstore.jobs.joining.MIN_ROWS", 64)  # so that threads share even this
+def test_a_count_that_is_stopped_is_told_and_is_always_the_same(tmp_path, set_limits):
+    set_limits(report_pairs=1000, join_rows=64)  # so that threads share even this
     with fpstore.build(tmp_path / "s.fps", range(2000)) as store:
         page = report(store, threads=1)
         assert "The count stopped at 1,000 pairs" in page
@@ -301,11 +299,11 @@ def test_a_count_that_is_stopped_is_told_and_is_always_the_same(tmp_path, monkey
         assert report(store, threads=3) == page
 
 
-def test_a_large_set_is_sampled(tmp_path, monkeypatch):
+def test_a_large_set_is_sampled(tmp_path, set_limits):
     values = np.random.default_rng(3).integers(0, 2**64, 100_000, np.uint64)
     with fpstore.build(tmp_path / "s.fps", values, design="manku-4") as store:
         whole = Page(report(store, pairs=False))
-        monkeypatch.setattr(figures, "WHOLE", 1000)
+        set_limits(report_rows=1000)
         page = Page(report(store, pairs=False))
     assert "From a sample" not in "".join(whole.words)
     assert "".join(page.words).count("From a sample") == 2
@@ -315,7 +313,7 @@ def test_a_large_set_is_sampled(tmp_path, monkeypatch):
     fpstore.build(tmp_path / "t.fps", [1]).close()  # mostly changes
     with fpstore.open(tmp_path / "t.fps", "r+") as store:
         store.insert(np.arange(2, 500, dtype=np.uint64), np.arange(2, 500))
-        monkeypatch.setattr(figures, "WHOLE", 10)
+        set_limits(report_rows=10)
         # 2^8 stands in 256..499, of 499
         assert Page(report(store, pairs=False)).table("Skew")[55][1] == "48.90%"
     exact = {h: float(share.rstrip("%")) for h, _, share, _ in whole.table("First differing bit")}

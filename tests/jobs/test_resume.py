@@ -183,7 +183,7 @@ def test_a_corpus_that_has_changed_is_refused(job_folder):
 
 
 @pytest.mark.full
-def test_parts_that_begin_at_another_row_are_not_taken(job_folder, monkeypatch):
+def test_parts_that_begin_at_another_row_are_not_taken(job_folder, set_limits):
     """After a damaged part, one of an earlier run followed, which began elsewhere."""
     options = [
         "c.jsonl",
@@ -203,7 +203,7 @@ def test_parts_that_begin_at_another_row_are_not_taken(job_folder, monkeypatch):
     with parts[1].open("r+b") as file:
         file.truncate(50)
     compared.PART_ROWS = 1 << 20  # as a test may set it: the fixture restores it
-    monkeypatch.setattr(compared, "PART_CHARS", 30_000)  # of about 170 rows
+    set_limits(compared_chars=30_000)  # of about 170 rows
     assert killed(["dedup", *options], 4)
     assert (
         len(

@@ -341,9 +341,9 @@ def test_what_fails_beside_one_text_is_compared_again():
 
 
 @pytest.mark.parametrize(("most", "representative"), [(1, 2), (2, 1)])
-def test_the_nearest_are_compared_up_to_a_bound(monkeypatch, most, representative):
+def test_the_nearest_are_compared_up_to_a_bound(set_limits, most, representative):
     """The last is near both, and alike to the farther one."""
-    monkeypatch.setattr("fpstore.jobs.verified.MAX_COMPARED_ROWS", most)
+    set_limits(verified_documents=most)
     sets = TextSets(np.arange(3), np.array([1, 2, 3, 2, 3], np.uint32), np.array([1, 2, 2]))
     rows = np.array([0b0001, 0b0110, 0b0000], np.uint64)
     found = sets.representatives(rows, np.array([0, 3], np.uint64), np.arange(3), 3, 0.9)

@@ -138,9 +138,9 @@ def test_filters_of_any_shape(tmp_path, shape):
         assert (prober.probe(target[None], 0)[3] > 0) == read.passes(int(target))
 
 
-def test_a_writer_has_one_buffer_of_a_piece(tmp_path, monkeypatch):
+def test_a_writer_has_one_buffer_of_a_piece(tmp_path, monkeypatch, set_limits):
     """It had two, of which each grew once: filters took 20 MiB of a build with a budget of 64."""
-    monkeypatch.setattr("fpstore.disk.output.WRITE_BYTES", 4 * 4096)
+    set_limits(write_bytes=4 * 4096)
     sizes = []
     monkeypatch.setattr(
         "fpstore.disk.output.page_aligned",

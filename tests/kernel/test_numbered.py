@@ -12,7 +12,6 @@ from speeds import crossed
 import fpstore
 from fpstore import _kernel
 from fpstore.base.width import rows_to_numbers
-from fpstore.building import external_sort
 from fpstore.building.external_sort import NumberedRows, Sorter, pair_bytes, sort_rows
 
 RNG = np.random.default_rng(7)
@@ -70,10 +69,10 @@ def sorted_by(threads, rows, stop=None):
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(("kind", "threads"), crossed(KINDS, [1, 3]))
-def test_rows_are_sorted_as_by_numpy(monkeypatch, kind, threads):
+def test_rows_are_sorted_as_by_numpy(set_limits, kind, threads):
     """Also where large parts are taken apart again."""
     for part_rows, counts in ((1 << 14, [0, 1, 2, 1000, 70_000]), (16, [1000, 3000])):
-        monkeypatch.setattr(external_sort, "PART_ROWS", part_rows)
+        set_limits(sorted_rows=part_rows)
         for count, words, number in itertools.product(
             counts, (1, 2, 4), (None, np.uint32, np.uint64)
         ):
@@ -91,12 +90,12 @@ def test_rows_are_sorted_as_by_numpy(monkeypatch, kind, threads):
 @pytest.mark.parametrize(
     ("kind", "shape", "room"), crossed(KINDS, [(1, 1), (2, 1), (1, 4)], [10**6, 300, 150], share=5)
 )
-def test_groups_are_those_of_a_dictionary(tmp_path, monkeypatch, kind, shape, room):
+def test_groups_are_those_of_a_dictionary(tmp_path, set_limits, kind, shape, room):
     """Also of runs that are sorted, because keys begin alike."""
     (threads, words), count = shape, 1000
-    monkeypatch.setattr(external_sort, "SAMPLE_STEP", 8)
+    set_limits(sample_step=8)
     for part_rows, given in ((16, None), (1 << 14, 100), (16, 2**64 - 1)):
-        monkeypatch.setattr(external_sort, "PART_ROWS", part_rows)
+        set_limits(sorted_rows=part_rows)
         keys = drawn(kind, count, words)
         numbers = (
             np.arange(count) if given is None else RNG.integers(0, given, count, dtype=np.uint64)
@@ -113,9 +112,8 @@ def test_groups_are_those_of_a_dictionary(tmp_path, monkeypatch, kind, shape, ro
 
 
 @pytest.mark.parametrize("kind", ["alike", "a crowd"])
-def test_parts_fit_however_the_keys_lie(tmp_path, monkeypatch, kind):
-    monkeypatch.setattr(external_sort, "PART_ROWS", 16)
-    monkeypatch.setattr(external_sort, "SAMPLE_STEP", 4)
+def test_parts_fit_however_the_keys_lie(tmp_path, set_limits, kind):
+    set_limits(sorted_rows=16, sample_step=4)
     sorter = Sorter(300 * pair_bytes(1), tmp_path, None, 1, 2)
     sorter.add(drawn(kind, 3000), None)
     ticks = []
@@ -135,8 +133,8 @@ def test_numbers_of_more_bits(tmp_path, room, place):
     assert rows_in(sorter) == groups_of(keys, numbers)
 
 
-def test_rows_beyond_the_last_number_of_32_bits(tmp_path, monkeypatch):
-    monkeypatch.setattr(external_sort, "MAX_NUMBER", 500)
+def test_rows_beyond_the_last_number_of_32_bits(tmp_path, set_limits):
+    set_limits(short_number=500)
     keys = drawn("random", 1000)
     sorter = Sorter(300 * pair_bytes(1), tmp_path, None, 1, 2)
     for start in range(0, 1000, 100):
@@ -211,7 +209,7 @@ def test_the_kernel_refuses_other_arrays():
 @pytest.mark.parametrize(
     ("kind", "ids"), crossed(["random", "equal", "same"], ["rows", "small", "large"])
 )
-def test_a_build_has_the_same_bytes_in_any_memory_and_threads(tmp_path, monkeypatch, kind, ids):
+def test_a_build_has_the_same_bytes_in_any_memory_and_threads(tmp_path, set_limits, kind, ids):
     """Also the file of the ids, whose pages depend on how many records come at once."""
     count = 12_000
     keys = drawn(kind, count)
@@ -222,11 +220,12 @@ def test_a_build_has_the_same_bytes_in_any_memory_and_threads(tmp_path, monkeypa
     }
     expected = None
     for number, (size, threads) in enumerate(((1, 1), (1, 3), (1 << 10, 2))):
-        monkeypatch.setattr("fpstore.building.external_sort.PAIR_BYTES", 32 * size)
-        monkeypatch.setattr("fpstore.building.external_sort.SORT_BYTES", 16 * size)
-        # of a table 65,536 rows
-        monkeypatch.setattr("fpstore.building.table_keys.MIN_MEMORY", 8 * size << 16)
-        monkeypatch.setattr("fpstore.building.columns.COPY_ROWS", 5000)
+        set_limits(
+            pair_bytes=32 * size,
+            sort_bytes=16 * size,
+            table_memory=8 * size << 16,
+            column_rows=5000,
+        )
         path = tmp_path / str(number)
         fpstore.build(
             path, keys, given[ids], design="manku-4", memory="64MiB", threads=threads

@@ -139,7 +139,7 @@ def test_error_in_one_part_stops_the_running_and_waiting_parts(tmp_path):
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_a_scan_in_many_calls_is_brute_force(tmp_path, monkeypatch, threads):
+def test_a_scan_in_many_calls_is_brute_force(tmp_path, set_limits, threads):
     """The ranges of blocks and of queries end in the middle, at the end, and one past it."""
     rng = np.random.default_rng(2)
     fingerprints = np.unique(
@@ -150,8 +150,7 @@ def test_a_scan_in_many_calls_is_brute_force(tmp_path, monkeypatch, threads):
         assert blocks > 4
         for block_count in (1, 3, blocks - 1, blocks, blocks + 1):
             for query_count in (1, 2, 5, 8):
-                monkeypatch.setattr(probing, "SCAN_BLOCKS", block_count)
-                monkeypatch.setattr(probing, "SCAN_QUERIES", query_count)
+                set_limits(scan_blocks=block_count, scan_queries=query_count)
                 for count in (0, 1, 5, 6):
                     queries = np.concatenate(
                         [

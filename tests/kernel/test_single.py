@@ -11,15 +11,14 @@ from speeds import crossed
 
 import fpstore
 from fpstore.base.width import check_width
-from fpstore.disk import sealed
 
 COUNT = 4000
 
 
 @pytest.fixture(autouse=True)
-def checks_pages_as_they_are_used(monkeypatch):
+def checks_pages_as_they_are_used(set_limits):
     """As a large file does."""
-    monkeypatch.setattr(sealed, "CHECKED_AT_OPEN", 0)
+    set_limits(bytes_checked_at_open=0)
 
 
 def numbers(rng, count, bits):

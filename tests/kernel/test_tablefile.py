@@ -87,9 +87,8 @@ def test_table_with_another_key_count_than_declared_is_refused(tmp_path, more):
 
 @pytest.mark.parametrize("room", [1, 1 << 18])
 @pytest.mark.parametrize("piece_bytes", [1, 640, 1 << 20])
-def test_pieces_of_any_size(path, monkeypatch, room, piece_bytes):
-    monkeypatch.setattr(tablefile, "DECODE_ROOM", room)
-    monkeypatch.setattr(tablefile, "BLOCKS_BYTES", piece_bytes)
+def test_pieces_of_any_size(path, set_limits, room, piece_bytes):
+    set_limits(decoded_entries=room, table_bytes=piece_bytes)
     table = PackedTable(path)
     expected, expected_counts, _ = table.kernel.decode(0, table.kernel.block_count, 1 << 20)
     pieces = list(table.pieces())

@@ -233,12 +233,9 @@ def components(count, pairs):
     return [tuple(some) for some in sets.values() if len(some) > 1]
 
 
-def test_many_documents_of_one_key_are_joined(tmp_path, monkeypatch):
-    from fpstore.jobs import bands
-    from fpstore.lsh import groups
+def test_many_documents_of_one_key_are_joined(tmp_path, set_limits):
 
-    monkeypatch.setattr(bands, "MAX_COMPARED_ROWS", 4)
-    monkeypatch.setattr(groups, "PAIRS_AT_ONCE", 7)
+    set_limits(band_documents=4, lsh_pairs=7)
     words = some_words(random.Random(6), 300)
     index, model = new_index(
         tmp_path / "i.lsh", words, [f"w{i}" for i in range(300)], bands=2, rows=1, radius=4
@@ -250,10 +247,9 @@ def test_many_documents_of_one_key_are_joined(tmp_path, monkeypatch):
     )
 
 
-def test_a_part_with_too_many_candidates_is_asked_in_halves(tmp_path, monkeypatch):
-    from fpstore.lsh import answers as module
+def test_a_part_with_too_many_candidates_is_asked_in_halves(tmp_path, set_limits):
 
-    monkeypatch.setattr(module, "MAX_CANDIDATES", 50)
+    set_limits(lsh_candidates=50)
     words = some_words(random.Random(7), 300)
     index, model = new_index(tmp_path / "i.lsh", words, list(range(300)), bands=2, rows=1)
     assert answers(index.probe_many(words)) == expected(model, words)

@@ -14,7 +14,6 @@ from reference_lsh import Model, band_keys, document_row, entry
 
 import fpstore
 from fpstore import FpstoreError, InputError, lsh
-from fpstore.lsh import keys as keys_module
 
 HASHER = Letters()
 FORM = lsh.plan(1000, HASHER, 0.8, bands=(6, 3), radius=8)
@@ -94,8 +93,8 @@ def test_exact_verification(tmp_path):
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("growth", ["insert", "merge"])
-def test_numbers_become_wider(tmp_path, monkeypatch, growth):
-    monkeypatch.setattr(keys_module, "MIN_NUMBER_BITS", 3)
+def test_numbers_become_wider(tmp_path, set_limits, growth):
+    set_limits(lsh_number_bits=3)
     form = lsh.plan(5, HASHER, 0.8, bands=(6, 3), radius=8)
     index = lsh.build(
         tmp_path / "i.lsh", WORDS[:5], [f"w{i}" for i in range(5)], hasher=HASHER, plan=form

@@ -19,7 +19,7 @@ from fpstore import InputError, MinHash, _kernel, lsh
 from fpstore.cli import index as of_index
 from fpstore.cli import main
 from fpstore.hashing import PrecomputedMinHash, PStable
-from fpstore.lsh import building, groups
+from fpstore.lsh import groups
 from fpstore.lsh import keys as keys_module
 from fpstore.query.store_snapshot import StoreSnapshot
 
@@ -73,7 +73,7 @@ def test_an_insert_during_a_merge_that_leaves_keys_out(tmp_path, sync, at):
 
 
 @pytest.fixture(params=[1, 5, 1000])
-def in_pieces(request, monkeypatch):
+def in_pieces(request, monkeypatch, set_limits):
     """Let everything come in pieces of so many."""
     whole = StoreSnapshot.fingerprints
 
@@ -85,7 +85,7 @@ def in_pieces(request, monkeypatch):
             )
 
     monkeypatch.setattr(StoreSnapshot, "fingerprints", fingerprints)
-    monkeypatch.setattr(building, "PIECE_ENTRIES", request.param)
+    set_limits(lsh_entries=request.param)
 
 
 @pytest.mark.sampled(1)
@@ -102,12 +102,11 @@ def test_pieces_make_no_difference(tmp_path):
     assert index.verify().ok
 
 
-def test_batches_of_pairs_have_their_own_similarities(tmp_path, monkeypatch):
-    from fpstore.lsh import groups
+def test_batches_of_pairs_have_their_own_similarities(tmp_path, set_limits):
 
     index = built(tmp_path / "i", WORDS[:80])
     whole = [pair for batch in index.pairs() for pair in batch]
-    monkeypatch.setattr(groups, "YIELDED_PAIRS", 3)
+    set_limits(lsh_pairs_yielded=3)
     parts = list(index.pairs())
     assert len(parts) > 5
     assert [pair for batch in parts for pair in batch] == whole
@@ -223,8 +222,8 @@ def test_keys_of_other_documents_are_found_by_verify(tmp_path):
 
 
 @pytest.mark.full
-def test_threads_insert_and_merge_while_numbers_become_wider(tmp_path, monkeypatch):
-    monkeypatch.setattr(keys_module, "MIN_NUMBER_BITS", 3)
+def test_threads_insert_and_merge_while_numbers_become_wider(tmp_path, set_limits):
+    set_limits(lsh_number_bits=3)
     built(tmp_path / "i", WORDS[:3], lsh.plan(3, HASHER, 0.8, bands=(6, 3), radius=8)).close()
     with opened(tmp_path / "i", "r+", sync="none") as index:
         ready = threading.Barrier(4)
@@ -256,8 +255,8 @@ def test_threads_insert_and_merge_while_numbers_become_wider(tmp_path, monkeypat
             }
 
 
-def test_numbers_become_wider_only_after_a_merge_of_keys(tmp_path, monkeypatch):
-    monkeypatch.setattr(keys_module, "MIN_NUMBER_BITS", 3)
+def test_numbers_become_wider_only_after_a_merge_of_keys(tmp_path, monkeypatch, set_limits):
+    set_limits(lsh_number_bits=3)
     # 8 numbers fit, and the merge need not widen them: the keys leave no more room.
     monkeypatch.setattr(
         keys_module.EntryLayout,

@@ -257,15 +257,12 @@ def test_ids_are_of_one_type_in_all_parts(tmp_path):
 @pytest.mark.full
 @pytest.mark.parametrize("kind", ["tsv", "csv", "txt", "jsonl", "parquet"])
 @pytest.mark.parametrize("ids", ["strings", "some strings", "integers", "none"])
-def test_lists_of_parts_are_joined(tmp_path, monkeypatch, kind, ids):
+def test_lists_of_parts_are_joined(tmp_path, set_limits, kind, ids):
     """Where rows of Parquet are written together decides about its row groups.
 
     Not where the parts end.
     """
-    monkeypatch.setattr("fpstore.query.id_lookup.ID_SLICE_ROWS", 7)
-    monkeypatch.setattr("fpstore.plans.removed.ID_SLICE_ROWS", 7)
-    monkeypatch.setattr("fpstore.work.pieces.BLOCK_BYTES", 100)
-    monkeypatch.setattr("fpstore.io.parquet.GROUP_ROWS", 20)
+    set_limits(id_slice_rows=7, result_bytes=100, parquet_group_rows=20)
     rng, made = random.Random(3), [0x00FF00FF00FF00FF]
     for number in range(12):
         # some parts have no rows

@@ -62,8 +62,8 @@ TEXTS = [row["text"] for row in rows_of(240, 1) if row["text"] not in (None, "",
         ["parquet", "jsonl", "csv"], [None, "key", "number"], [3000, items.PIECE_BYTES], share=2
     ),
 )
-def test_an_index_equals_the_one_of_a_process(tmp_path, monkeypatch, suffix, key, piece_bytes):
-    monkeypatch.setattr(items, "PIECE_BYTES", piece_bytes)
+def test_an_index_equals_the_one_of_a_process(tmp_path, set_limits, suffix, key, piece_bytes):
+    set_limits(lsh_bytes=piece_bytes)
     source = corpus_in(tmp_path / "corpus", suffix)
     kind = "auto" if key != "number" or suffix != "csv" else "int"
     plan = plan_lsh(
@@ -322,7 +322,7 @@ def test_processes_that_build_at_once(tmp_path):
         assert content(many, TEXTS) == content(one, TEXTS)
 
 
-def test_what_is_refused(tmp_path, monkeypatch):
+def test_what_is_refused(tmp_path, set_limits):
     source = corpus_in(tmp_path / "corpus")
     form = lsh.plan(100, MinHash(), 0.5)
     for message, wrong in (
@@ -356,7 +356,7 @@ def test_what_is_refused(tmp_path, monkeypatch):
         InputError, match=r"i/plan: is in the output: name a place outside for the plan"
     ):
         plan_lsh(tmp_path / "i" / "plan", source, tmp_path / "i", **ASKED)
-    monkeypatch.setattr(work, "MAX_DOCUMENTS", 239)
+    set_limits(plan_documents=239)
     with pytest.raises(
         InputError, match="the inputs have 240 rows, and an index has at most 239 documents"
     ):

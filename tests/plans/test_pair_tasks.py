@@ -161,12 +161,9 @@ def test_stores_of_no_rows(tmp_path, counts):
             assert written(found[1]) == lines(store.join(other))
 
 
-def test_a_store_with_changes_and_many_parts(tmp_path, monkeypatch):
+def test_a_store_with_changes_and_many_parts(tmp_path, set_limits):
     """Parts of a large store are sent by several tasks, in pieces of bounded memory."""
-    from fpstore.plans import pairs
-
-    monkeypatch.setattr(pairs, "SENT_ROWS", 6000)
-    monkeypatch.setattr(pairs, "PIECE_BYTES", 8)
+    set_limits(plan_pair_rows=6000, plan_pair_bytes=8)
     rows = near_rows(8000, 64, 2)
     fpstore.build(tmp_path / "s", rows[:6000]).close()
     with fpstore.open(tmp_path / "s", "r+") as changed:
@@ -180,10 +177,10 @@ def test_a_store_with_changes_and_many_parts(tmp_path, monkeypatch):
 
 
 @pytest.mark.full
-def test_parts_of_a_store_have_each_fingerprint_once(tmp_path, monkeypatch):
+def test_parts_of_a_store_have_each_fingerprint_once(tmp_path, set_limits):
     from fpstore.plans import pairs
 
-    monkeypatch.setattr(pairs, "PIECE_BYTES", 8)
+    set_limits(plan_pair_bytes=8)
     with fpstore.build(
         tmp_path / "s", np.arange(400_000, dtype=np.uint64) << np.uint64(40)
     ) as store:

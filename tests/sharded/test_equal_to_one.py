@@ -188,11 +188,11 @@ def test_the_same_rows_in_two_shards_are_there_once(tmp_path, kind):
         assert list(mine.clusters()) == list(one.clusters())
 
 
-def test_the_nearest_are_kept_while_shards_are_asked(tmp_path, monkeypatch):
+def test_the_nearest_are_kept_while_shards_are_asked(tmp_path, set_limits):
     """Whether a query has more matches is known before all shards have been asked, and stays so."""
     values = rows_of(64, 120, 9)
     mine, one = both(tmp_path, values, None, [30, 60, 90])
-    monkeypatch.setattr("fpstore.query.sharded.MAX_MATCHES", 20)
+    set_limits(shard_matches=20)
     with mine, one:
         for limit in (1, 3):
             assert_equal(mine.probe_many(values, limit=limit), one.probe_many(values, limit=limit))

@@ -15,7 +15,6 @@ from disks import fill
 from shards import ids_of, queries_of, rows_of, shards
 
 import fpstore
-from fpstore.query import id_lookup, repeats
 from fpstore.query.sharded import NUMBER_BITS
 
 VALUES = rows_of(64, 160, 3)
@@ -252,10 +251,9 @@ def test_a_full_disk_leaves_the_manifest_as_it_was(mounted_disk):
 @pytest.mark.parametrize(
     ("rows", "slice_rows"), [(1, 1 << 16), (7, 1 << 16), (1 << 16, 5), (1 << 16, 1 << 16)]
 )
-def test_strings_that_several_shards_have(tmp_path, monkeypatch, rows, slice_rows):
+def test_strings_that_several_shards_have(tmp_path, set_limits, rows, slice_rows):
     """Each has the number that it has first, however many are looked at together."""
-    monkeypatch.setattr(repeats, "ID_SLICE_ROWS", rows)
-    monkeypatch.setattr(id_lookup, "ID_SLICE_ROWS", slice_rows)
+    set_limits(id_slice_rows=slice_rows, repeat_rows=rows)
     ids = [f"id {n * n % 83}" for n in range(len(VALUES))]
     with shards(tmp_path / "S", VALUES, ids, range(30, len(VALUES), 30)) as store:
         snapshot = store._shards

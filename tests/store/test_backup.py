@@ -99,12 +99,14 @@ def test_holes_stay_holes(path, tmp_path):
 
 
 @pytest.mark.parametrize("missing", ["copy_file_range", "SEEK_DATA"])
-def test_where_the_system_cannot_copy_or_tell_holes(path, tmp_path, monkeypatch, missing):
+def test_where_the_system_cannot_copy_or_tell_holes(
+    path, tmp_path, monkeypatch, set_limits, missing
+):
     def refuse(*arguments):
         raise OSError(backups.errno.EXDEV, "not between these")
 
     monkeypatch.setattr(os, missing, refuse if missing == "copy_file_range" else 99)
-    monkeypatch.setattr(backups, "COPY_BYTES", 1000)
+    set_limits(backup_bytes=1000)
     with fpstore.open(path) as store:
         store.backup(tmp_path / "b")
     assert content(tmp_path / "b") == content(path)

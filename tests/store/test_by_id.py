@@ -3,7 +3,6 @@
 import json
 import random
 import shutil
-from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 
@@ -243,9 +242,9 @@ def test_repair_makes_the_index_anew_or_names_its_loss(tmp_path, lost):
         assert store.ids[ids[99]] == [99]
 
 
-def test_the_index_is_sorted_in_files(tmp_path, monkeypatch):
+def test_the_index_is_sorted_in_files(tmp_path, set_limits):
     # so that the least budget holds 4,096 rows
-    monkeypatch.setattr("fpstore.building.external_sort.PAIR_BYTES", 1 << 14)
+    set_limits(pair_bytes=1 << 14)
     ids = np.random.default_rng(6).permutation(20_000).astype(np.uint64)
     fingerprints = np.random.default_rng(7).integers(0, 2**64, len(ids), np.uint64)
     fpstore.build(
@@ -260,10 +259,9 @@ def test_the_index_is_sorted_in_files(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_ids_are_looked_up_in_pieces(tmp_path, monkeypatch, kind):
+def test_ids_are_looked_up_in_pieces(tmp_path, set_limits, kind):
     """Whichever way: a few keys of an index at a time, a few blocks of the id map."""
-    monkeypatch.setattr("fpstore.format.mapping.LOOK_UPS", 3)
-    monkeypatch.setattr("fpstore.format.mapping.FIND_BLOCKS", 2)
+    set_limits(id_look_ups=3, id_find_blocks=2)
     name, index_ids = KINDS[kind]
     fingerprints = np.random.default_rng(4).integers(0, 2**64, 400, np.uint64).tolist()
     rows = [
@@ -413,13 +411,13 @@ def test_the_command_line(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("moved", [2, 1, 0])
-def test_an_upsert_that_failed_says_which_rows_are_in(tmp_path, monkeypatch, moved):
+def test_an_upsert_that_failed_says_which_rows_are_in(tmp_path, monkeypatch, set_limits, moved):
     """The number of ids does not tell.
 
     An id that moves adds none, and one that leaves two fingerprints takes one away.
     """
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(import_module("fpstore.cli.changes"), "CHUNK_ROWS", 2)
+    set_limits(cli_changes=2)
     fpstore.build("s.fps", [1, 2, 3], ["a", "b", "a"], **OPTIONS).close()
     Path("pages.tsv").write_text(
         "".join(f"0x{7 if row < moved else row + 1}\t{name}\n" for row, name in enumerate("ab"))

@@ -170,11 +170,11 @@ def test_a_changed_byte_is_named_by_its_page(store):
 
 
 @pytest.mark.parametrize("sparse", [1, 3, 1000])
-def test_a_sample_is_of_what_can_be_read(store, monkeypatch, sparse):
+def test_a_sample_is_of_what_can_be_read(store, set_limits, sparse):
     path, bits = store
     file = path / GENERATION / table_name(0)
     ends = Width(bits).rows([*numbers_of(bits)[127::128], numbers_of(bits)[-1]])
-    monkeypatch.setattr(column_table, "SPARSE", sparse)
+    set_limits(sparse_blocks=sparse)
     for step in (1, 2, 3, 7, 50):
         assert np.array_equal(ColumnTable(file, None).sample_keys(step), ends[::step])
     data = bytearray(file.read_bytes())
@@ -188,9 +188,9 @@ def test_a_sample_is_of_what_can_be_read(store, monkeypatch, sparse):
     assert (len(ColumnTable(file, None).sample_keys(2)) > 0) == (bits > 64 and sparse < 1000)
 
 
-def test_progress_comes_in_pieces_and_may_end_it(good, monkeypatch):
+def test_progress_comes_in_pieces_and_may_end_it(good, set_limits):
     path, bits = good
-    monkeypatch.setattr(column_table, "PIECE_ENTRIES", 512)
+    set_limits(column_entries=512)
     told = []
     with fpstore.open(path) as store:
         tables = len(store.design.tables)

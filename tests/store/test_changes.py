@@ -364,12 +364,12 @@ def test_matches_stay_as_they_were_found(tmp_path, kind):
 # --- Limits ---------------------------------------------------------------------------------------
 
 
-def test_a_delta_that_has_no_room_for_another_change(path, monkeypatch):
+def test_a_delta_that_has_no_room_for_another_change(path, set_limits):
     """There are 2^32 - 2 of them.
 
     The next is refused, whatever it is, until the store is merged.
     """
-    monkeypatch.setattr("fpstore.query.delta.LAST_VERSION", 3)
+    set_limits(versions=3)
     calls = {
         "insert": lambda: store.insert([20], [20]),
         "probe_insert": lambda: store.probe_insert(20, 20, 0),

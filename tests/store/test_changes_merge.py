@@ -263,8 +263,8 @@ def test_a_dictionary_that_is_in_use_is_taken_over(named):
 # --- In the background ----------------------------------------------------------------------------
 
 
-def test_merges_in_the_background(path, monkeypatch):
-    monkeypatch.setattr("fpstore.change.writer.MIN_CHANGES", 50)
+def test_merges_in_the_background(path, set_limits):
+    set_limits(merge_changes=50)
     with fpstore.open(path, "r+", merge_at=0.1) as store, fpstore.open(path) as other:
         before = len(store)
         for value in range(1000, 1400):
@@ -279,8 +279,8 @@ def test_merges_in_the_background(path, monkeypatch):
     assert sum(name.startswith("gen-") for name in listing(path)) == 1
 
 
-def test_a_merge_of_a_delta_that_is_large_enough(path, monkeypatch):
-    monkeypatch.setattr("fpstore.change.writer.MIN_CHANGES", 50)
+def test_a_merge_of_a_delta_that_is_large_enough(path, set_limits):
+    set_limits(merge_changes=50)
     with fpstore.open(path, "r+") as store:
         count = len(store)
         for at, inserted, generation in (
@@ -298,8 +298,8 @@ def test_a_merge_of_a_delta_that_is_large_enough(path, monkeypatch):
             store.merge(at=0)
 
 
-def test_merge_of_a_large_delta_waits_for_a_background_merge(path, monkeypatch):
-    monkeypatch.setattr("fpstore.change.writer.MIN_CHANGES", 50)
+def test_merge_of_a_large_delta_waits_for_a_background_merge(path, monkeypatch, set_limits):
+    set_limits(merge_changes=50)
     held = hold(monkeypatch, "before the write")
     with fpstore.open(path, "r+", merge_at=0.01) as store:
         store.insert(words(range(1000, 1100)))
@@ -311,8 +311,8 @@ def test_merge_of_a_large_delta_waits_for_a_background_merge(path, monkeypatch):
 
 
 @pytest.mark.parametrize("background", [True, False])
-def test_closing_gives_up_a_merge(path, monkeypatch, background):
-    monkeypatch.setattr("fpstore.change.writer.MIN_CHANGES", 50)
+def test_closing_gives_up_a_merge(path, monkeypatch, set_limits, background):
+    set_limits(merge_changes=50)
     reached = threading.Event()
     original = TrackedWork.tick
 

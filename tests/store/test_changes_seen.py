@@ -79,9 +79,9 @@ def test_without_sync_they_are_seen_after_a_flush(path):
 
 
 @pytest.mark.parametrize("sync", ["batch", "none"])
-def test_a_commit_of_what_is_so_already_makes_it_durable(path, monkeypatch, sync):
+def test_a_commit_of_what_is_so_already_makes_it_durable(path, set_limits, sync):
     """It returned at once, though what it rests on could still be lost with the machine."""
-    monkeypatch.setattr("fpstore.change.committer.BATCH_SECONDS", 1000.0)
+    set_limits(commit_seconds=1000.0)
     with fpstore.open(path, "r+") as store, fpstore.open(path) as other:
         for value, change in enumerate(
             (

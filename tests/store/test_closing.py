@@ -31,8 +31,8 @@ def is_open(descriptor):
     return True
 
 
-def test_a_thread_closes_a_large_file_that_was_removed(removed, monkeypatch):
-    monkeypatch.setattr(closing, "DROPPED_SECONDS", 0.2)
+def test_a_thread_closes_a_large_file_that_was_removed(removed, set_limits):
+    set_limits(seconds_of_a_dropped_mapping=0.2)
     closing.close_file(removed)
     assert is_open(removed)
     wait_for(lambda: not is_open(removed))
@@ -62,8 +62,8 @@ def test_without_a_thread_it_is_closed_at_once(removed, monkeypatch, error):
     assert not is_open(removed)
 
 
-def test_a_child_keeps_no_removed_file(removed, monkeypatch):
-    monkeypatch.setattr(closing, "DROPPED_SECONDS", 0.5)
+def test_a_child_keeps_no_removed_file(removed, set_limits):
+    set_limits(seconds_of_a_dropped_mapping=0.5)
     closing.close_file(removed)
     child = os.fork()
     if child == 0:

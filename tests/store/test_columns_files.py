@@ -36,7 +36,6 @@ from fpstore.errors import (
     InputError,
     StoreNotFoundError,
 )
-from fpstore.format import column_table
 from fpstore.format.column_table import ColumnTable, ColumnWriter
 from fpstore.format.layout import KIND_COPIES, KIND_REFERENCES, KIND_ROWS, ColumnLayout
 
@@ -96,14 +95,14 @@ def test_the_writer_writes_what_the_format_page_says(tmp_path, width, tables, bu
         assert path.read_bytes() == reference.build(referred(layout), numbers(words, width))
 
 
-def test_large_sections_are_written_page_by_page(tmp_path, monkeypatch):
+def test_large_sections_are_written_page_by_page(tmp_path, set_limits):
     rng = np.random.default_rng(0)
     words = make_set("uniform", 64, 30_000, rng)
     layout = ColumnLayout(
         KIND_COPIES, 64, len(words), _kernel.digest(kernel_rows(words)), bytes(range(64))
     )
     for size in (1, 4096, 10_000, 1 << 30):
-        monkeypatch.setattr(column_table, "SECTION_BYTES", size)
+        set_limits(column_bytes=size)
         path = write(tmp_path / str(size), layout, kernel_rows(words), pieces=37)
         assert path.read_bytes() == (tmp_path / "1").read_bytes()
     ColumnTable(path).verify()

@@ -179,7 +179,7 @@ def test_a_repair_keeps_the_setting(tmp_path, wanted):
 
 
 @pytest.mark.parametrize("width", [64, slow(256)])
-def test_each_way_to_build_writes_the_same(tmp_path, monkeypatch, width):
+def test_each_way_to_build_writes_the_same(tmp_path, set_limits, width):
     """In memory, on several threads, of sorted parts on disk, and by a merge."""
     stored = as_fingerprints(random_rows(3_000, width, 1), width)
 
@@ -209,7 +209,5 @@ def test_each_way_to_build_writes_the_same(tmp_path, monkeypatch, width):
         store.merge()
     assert contents("merged") == expected
     # so that some thousand rows go through files
-    for name, row_bytes in (("PAIR_BYTES", 1 << 16), ("SORT_BYTES", 1 << 15)):
-        monkeypatch.setattr(f"fpstore.building.external_sort.{name}", row_bytes)
-    monkeypatch.setattr("fpstore.building.table_keys.MIN_MEMORY", 1)
+    set_limits(pair_bytes=1 << 16, sort_bytes=1 << 15, table_memory=1)
     assert built("disk, threads", 2) == expected

@@ -137,9 +137,9 @@ def rows_near(fingerprints, queries):
     )
 
 
-def test_many_queries_keep_to_the_limit_in_parts(tmp_path, monkeypatch):
+def test_many_queries_keep_to_the_limit_in_parts(tmp_path, set_limits):
     """A part with too many matches is halved, down to one query."""
-    monkeypatch.setattr("fpstore.query.store_snapshot.MAX_MATCHES", 100)
+    set_limits(nearest_matches=100)
     fingerprints = made("dense", 500)
     queries = np.tile(fingerprints[:40], 10)
     with fpstore.build(tmp_path / "s", fingerprints, design="flip-2") as store:

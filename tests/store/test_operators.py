@@ -10,10 +10,10 @@ import threading
 import numpy as np
 import pytest
 from commandline import failure, fine
+from limits import limited
 
 import fpstore
 from fpstore.change import merge
-from fpstore.change import writer as writing
 
 ROWS = np.arange(0, 1 << 40, 1 << 30, dtype=np.uint64)
 
@@ -33,9 +33,8 @@ def fill_the_disk(patch):
 
 def failed_in_the_background(path, patch):
     """Insert until a merge in the background has begun, and wait until it has failed."""
-    patch.setattr(writing, "MIN_CHANGES", 1)
     fill_the_disk(patch)
-    with fpstore.open(path, "r+", merge_at=0.0001) as store:
+    with limited(merge_changes=1), fpstore.open(path, "r+", merge_at=0.0001) as store:
         store.insert([5])
         merger = store._writer._worker
         if merger is not None:
@@ -64,9 +63,9 @@ def test_failed_background_merge_is_seen_by_every_process(path, monkeypatch, cap
         assert reader.stats()["merge_error"] is None
 
 
-def test_a_merge_that_failed_puts_off_the_next_and_no_other(path, monkeypatch):
+def test_a_merge_that_failed_puts_off_the_next_and_no_other(path, monkeypatch, set_limits):
     """The next waits until there are twice as many changes; when it has ended, all is as before."""
-    monkeypatch.setattr(writing, "MIN_CHANGES", 50)
+    set_limits(merge_changes=50)
     with fpstore.open(path, "r+", merge_at=0.0001) as store:
         for number, (inserted, fails, generation) in enumerate(
             [(50, True, 1), (49, False, 1), (1, False, 2), (50, False, 3)]
@@ -81,8 +80,8 @@ def test_a_merge_that_failed_puts_off_the_next_and_no_other(path, monkeypatch):
             assert store.stats()["generation"] == generation
 
 
-def test_a_merge_without_a_thread_is_logged_at_each_doubling(path, monkeypatch, caplog):
-    monkeypatch.setattr(writing, "MIN_CHANGES", 2)
+def test_a_merge_without_a_thread_is_logged_at_each_doubling(path, monkeypatch, set_limits, caplog):
+    set_limits(merge_changes=2)
     told = []
     with fpstore.open(path, "r+", merge_at=0.0001) as store:
         with monkeypatch.context() as patch:
@@ -110,8 +109,8 @@ def test_a_failed_merge_whose_reason_found_no_room_is_seen(path):
         assert store.stats()["merge_error"] is None
 
 
-def test_delta_that_outgrows_the_tables_is_logged_once_per_store(path, monkeypatch, caplog):
-    monkeypatch.setattr(writing, "MIN_CHANGES", 10)
+def test_delta_that_outgrows_the_tables_is_logged_once_per_store(path, set_limits, caplog):
+    set_limits(merge_changes=10)
     changes = len(ROWS) + 2
     with caplog.at_level(logging.WARNING, "fpstore"):
         with fpstore.open(path, "r+") as store:

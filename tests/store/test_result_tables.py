@@ -99,11 +99,11 @@ def test_successive_batches_have_their_own_queries(tmp_path):
 
 @pytest.mark.parametrize("ids", ["strings", "integers"])
 @pytest.mark.parametrize("bits", ALL_WIDTHS)
-def test_pairs_have_a_row_for_each_pair_of_ids(tmp_path, bits, ids, monkeypatch):
+def test_pairs_have_a_row_for_each_pair_of_ids(tmp_path, bits, ids, set_limits):
     store = made(tmp_path, bits, ids)
     (pairs,) = store.pairs(1)
     whole = pairs.to_arrow()
-    monkeypatch.setattr("fpstore.jobs.pairs.MAX_ROWS", 1)
+    set_limits(id_pairs=1)
     table = pairs.to_arrow()
     stored = {one: store.fingerprints_of([one])[1].tolist() for one in table["id_b"].to_pylist()}
     assert table.equals(whole)

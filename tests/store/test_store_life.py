@@ -188,11 +188,9 @@ def test_a_fingerprinter_that_could_not_be_used_later_is_refused(tmp_path):
 
 
 @pytest.fixture
-def named(tmp_path, monkeypatch):
+def named(tmp_path, set_limits):
     """Build a store of many pieces, with names."""
-    monkeypatch.setattr("fpstore.format.packed_table.DECODE_ROOM", 1)
-    monkeypatch.setattr("fpstore.format.mapping.TICK_ROWS", 100)
-    monkeypatch.setattr("fpstore.format.strings.RECORDS_AT_ONCE", 2)
+    set_limits(decoded_entries=1, id_rows=100, string_records=2)
     fingerprints = np.random.default_rng(4).integers(0, 2**64, 5000, np.uint64)
     with fpstore.build(
         tmp_path / "s",

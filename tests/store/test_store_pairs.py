@@ -217,8 +217,8 @@ def test_the_verbs(tmp_path):
     }
 
 
-def test_many_ids_of_a_pair_are_written_in_parts(tmp_path, monkeypatch):
-    monkeypatch.setattr("fpstore.jobs.pairs.MAX_ROWS", 7)
+def test_many_ids_of_a_pair_are_written_in_parts(tmp_path, set_limits):
+    set_limits(id_pairs=7)
     path = tmp_path / "s"
     with fpstore.build(path, [1] * 5 + [3] * 4 + [1 << 60] * 2) as store:
         lines = fine("pairs", path, "--radius", 1, "-q").splitlines()

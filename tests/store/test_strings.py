@@ -23,7 +23,6 @@ import fpstore
 from fpstore.base.arguments import MAX_ID_BYTES
 from fpstore.base.strings import StringColumn
 from fpstore.building.strings import StringSample
-from fpstore.disk import sealed as lmdb_files
 from fpstore.format.dictionary import DICTIONARY_FILES
 from fpstore.format.strings import (
     MAX_STRINGS,
@@ -164,8 +163,8 @@ def test_strings_without_anything_in_common_have_no_dictionary(tmp_path):
     assert reference_store.read_store(tmp_path / "s") == {i: [name] for i, name in enumerate(names)}
 
 
-def test_a_sample_is_spread_evenly_and_has_a_limit(monkeypatch):
-    monkeypatch.setattr("fpstore.building.strings.SAMPLE_BYTES", 4000)
+def test_a_sample_is_spread_evenly_and_has_a_limit(set_limits):
+    set_limits(string_sample_bytes=4000)
     sample = StringSample()
     names = [f"{number:0100}" for number in range(4000)]
     for start in range(0, 4000, 1000):
@@ -211,22 +210,22 @@ def test_more_strings_than_32_bits_count(tmp_path):
 
 
 LIMITS = {
-    "building.strings.STRINGS_BYTES": (1, 60, 5000),
-    "building.strings.SAMPLE_BYTES": (1, 60, 5000),
-    "format.strings.BATCH_RECORDS": (1, 3, 100),
-    "format.strings.BATCH_BYTES": (1, 60, 5000),
-    "format.strings.RECORDS_AT_ONCE": (1, 3, 100),
-    "format.strings.VALUE_BYTES": (1, 60, 5000),
-    "format.strings.CONTENT_BYTES": (1, 60, 5000),
-    "disk.sealed.BATCH_ITEMS": (1, 3, 100),
+    "string_bytes": (1, 60, 5000),
+    "string_sample_bytes": (1, 60, 5000),
+    "string_records_written": (1, 3, 100),
+    "string_bytes_written": (1, 60, 5000),
+    "string_records": (1, 3, 100),
+    "string_value_bytes": (1, 60, 5000),
+    "string_content_bytes": (1, 60, 5000),
+    "sealed_items": (1, 3, 100),
 }
 
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(("limits", "size"), crossed([*LIMITS, "all"], [0, 1, 2], share=9))
-def test_strings_are_read_and_written_in_pieces(tmp_path, monkeypatch, limits, size):
+def test_strings_are_read_and_written_in_pieces(tmp_path, set_limits, limits, size):
     for limit in LIMITS if limits == "all" else [limits]:
-        monkeypatch.setattr(f"fpstore.{limit}", LIMITS[limit][size])
+        set_limits(**{limit: LIMITS[limit][size]})
     path = build(tmp_path / "s", [*NAMES[:300], *NAMES[:300:2]])
     with fpstore.open(path, "r+") as store:
         store.insert(rows(2000, 2010), NAMES[295:305])
@@ -510,9 +509,9 @@ def test_another_dictionary_than_that_of_the_records_is_damage(copy, dictionary)
     check_damaged(copy, 0, COUNT)
 
 
-def test_both_copies_of_the_layout_damaged_by_a_flipped_bit(copy, monkeypatch):
+def test_both_copies_of_the_layout_damaged_by_a_flipped_bit(copy, set_limits):
     """In a file that is not checked as a whole when it is opened."""
-    monkeypatch.setattr(lmdb_files, "CHECKED_AT_OPEN", 0)
+    set_limits(bytes_checked_at_open=0)
     file = copy / STRINGS_FILE
     data = bytearray(file.read_bytes())
     for key in LAYOUT_KEYS:

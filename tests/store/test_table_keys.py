@@ -8,7 +8,7 @@ import pytest
 from fpstore import _kernel
 from fpstore.base.resources import Resources
 from fpstore.base.width import Width, rows_to_numbers
-from fpstore.building import external_sort, table_keys
+from fpstore.building import table_keys
 from fpstore.building.external_sort import Runs
 from fpstore.building.table_keys import TableKeys
 from fpstore.design.families import design as make
@@ -71,12 +71,8 @@ def passes_of(rows, spec, folder, threads, budget_rows):
         ("a crowd", "columns-16", 256),
     ],
 )
-def test_passes_have_all_keys_in_order_in_parts_that_fit(
-    tmp_path, monkeypatch, kind, design, width
-):
-    monkeypatch.setattr(table_keys, "MIN_MEMORY", 0)
-    monkeypatch.setattr(table_keys, "THREAD_MEMORY", 1)
-    monkeypatch.setattr(external_sort, "SAMPLE_STEP", 8)
+def test_passes_have_all_keys_in_order_in_parts_that_fit(tmp_path, set_limits, kind, design, width):
+    set_limits(table_memory=0, table_thread_memory=1, sample_step=8)
     spec = make(design, 3, width).tables[-1]
     rows, keys = keys_of(spec, set(DRAWS[kind](3000, width)), width)
     for threads, budget_rows in ((1, 1800), (3, 7200), (2, 9000)):
@@ -92,7 +88,7 @@ def test_passes_have_all_keys_in_order_in_parts_that_fit(
 
 
 @pytest.mark.parametrize(("threads", "budget_rows"), [(1, 9000), (3, 36_000)])
-def test_arrays_are_within_the_budget(tmp_path, monkeypatch, threads, budget_rows):
+def test_arrays_are_within_the_budget(tmp_path, monkeypatch, set_limits, threads, budget_rows):
     taken = {"runs": 0, "parts": 0}
     room, cut = table_keys.sort_buffer, Runs.parts
 
@@ -100,8 +96,7 @@ def test_arrays_are_within_the_budget(tmp_path, monkeypatch, threads, budget_row
         taken["parts" if "cut" in taken else "runs"] += 8 * count * words
         return room(count, words)
 
-    monkeypatch.setattr(table_keys, "MIN_MEMORY", 0)
-    monkeypatch.setattr(table_keys, "THREAD_MEMORY", 1)
+    set_limits(table_memory=0, table_thread_memory=1)
     monkeypatch.setattr(table_keys, "sort_buffer", counted)
     monkeypatch.setattr(Runs, "parts", lambda runs, most: taken.update(cut=True) or cut(runs, most))
     spec = make("flip-2", 3, 128).tables[-1]
@@ -116,8 +111,8 @@ def test_arrays_are_within_the_budget(tmp_path, monkeypatch, threads, budget_row
     assert taken["parts"] <= budget
 
 
-def test_a_pass_ends_when_it_is_stopped(tmp_path, monkeypatch):
-    monkeypatch.setattr(table_keys, "MIN_MEMORY", 5000)
+def test_a_pass_ends_when_it_is_stopped(tmp_path, set_limits):
+    set_limits(table_memory=5000)
     spec = make("flip-2").tables[-1]
     rows = np.sort(RNG.integers(0, 2**64, 2000, np.uint64))
     stop = _kernel.Stop()

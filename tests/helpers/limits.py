@@ -1,0 +1,147 @@
+"""What the package does at once: batches, parts, pieces, and what is kept in memory.
+
+A test that needs many batches of few rows sets a limit by its name here. This is the one place that
+knows where the package keeps them.
+"""
+
+from collections.abc import Callable
+from contextlib import contextmanager
+from functools import partial
+
+import pytest
+
+SetLimits = Callable[..., None]  # the fixture
+# name of a limit: its modules, and the constant
+PLACES = {
+    # changes and merges
+    "merge_changes": ("change.writer", "LEAST_CHANGES"),
+    "commit_rows": ("change.committer", "GROUP_ROWS"),
+    "commit_seconds": ("change.committer", "BATCH_SECONDS"),
+    "versions": ("query.delta", "LAST_VERSION"),
+    "log_bytes": ("format.log", "LOG_PIECE_BYTES"),
+    # files
+    "bytes_checked_at_open": ("disk.sealed", "CHECKED_AT_OPEN"),
+    "sealed_items": ("disk.sealed", "BATCH_ITEMS"),
+    "seconds_of_a_dropped_mapping": ("disk.files", "DROPPED_SECONDS"),
+    "write_bytes": ("disk.output", "WRITE_BYTES"),
+    "temporary_buffer_bytes": ("disk.temporary", "BUFFER_BYTES"),
+    "temporary_call_bytes": ("disk.temporary", "CALL_BYTES"),
+    "backup_bytes": ("care.backup", "COPY_BYTES"),
+    "repair_records": ("care.intact", "BATCH_RECORDS"),
+    "repair_piece_rows": ("care.recovered", "PIECE_ROWS"),
+    "repair_batch_rows": ("care.recovered", "BATCH_ROWS"),
+    "repair_strings": ("care.recovered", "BATCH_STRINGS"),
+    # builds
+    "copy_rows": ("building.columns building.external_sort", "COPY_ROWS"),
+    "column_rows": ("building.columns", "COPY_ROWS"),
+    "pair_bytes": ("building.external_sort", "PAIR_BYTES"),
+    "sort_bytes": ("building.external_sort", "SORT_BYTES"),
+    "sorted_rows": ("building.external_sort", "PART_ROWS"),
+    "sample_step": ("building.external_sort", "SAMPLE_STEP"),
+    "short_number": ("building.external_sort", "MOST_NUMBER"),
+    "table_memory": ("building.table_keys", "LEAST_MEMORY"),
+    "table_thread_memory": ("building.table_keys", "THREAD_MEMORY"),
+    "table_variants": ("design.families", "MAX_VARIANTS"),
+    # formats
+    "decoded_entries": ("format.packed_table", "DECODE_ROOM"),
+    "table_bytes": ("format.packed_table", "BLOCKS_BYTES"),
+    "sparse_blocks": ("format.column_table", "SPARSE"),
+    "column_entries": ("format.column_table", "PIECE_ENTRIES"),
+    "column_bytes": ("format.column_table", "SECTION_BYTES"),
+    "id_look_ups": ("format.mapping", "LOOK_UPS"),
+    "id_find_blocks": ("format.mapping", "FIND_BLOCKS"),
+    "id_blocks": ("format.mapping", "PENDING_BLOCKS"),
+    "packed_ids": ("format.mapping", "PENDING_IDS"),
+    "id_rows": ("format.mapping", "TICK_ROWS"),
+    "string_bytes": ("building.strings", "STRINGS_BYTES"),
+    "string_sample_bytes": ("building.strings", "SAMPLE_BYTES"),
+    "string_records_written": ("format.strings", "BATCH_RECORDS"),
+    "string_bytes_written": ("format.strings", "BATCH_BYTES"),
+    "string_records": ("format.strings", "RECORDS_AT_ONCE"),
+    "string_value_bytes": ("format.strings", "VALUE_BYTES"),
+    "string_content_bytes": ("format.strings", "CONTENT_BYTES"),
+    # questions
+    "probe_queries": ("query.batches", "PROBE_QUERIES"),
+    "flipped_queries": ("query.batches", "FLIPPED_QUERIES"),
+    "unflipped_queries": ("query.batches", "UNFLIPPED_QUERIES"),
+    "column_queries": ("query.batches", "COLUMN_QUERIES"),
+    "scan_blocks": ("query.batches query.store_snapshot", "SCAN_BLOCKS"),
+    "scan_queries": ("query.batches query.store_snapshot", "SCAN_QUERIES"),
+    "nearest_matches": ("query.store_snapshot", "MOST_MATCHES"),
+    "shard_matches": ("query.sharded", "MOST_MATCHES"),
+    "snapshot_attempts": ("query.tracker", "ATTEMPTS"),
+    "id_slice_rows": (
+        "query.id_lookup query.repeats jobs.clusters jobs.compared plans.removed",
+        "ID_SLICE_ROWS",
+    ),
+    "repeat_rows": ("query.repeats", "ID_SLICE_ROWS"),
+    # inputs and outputs
+    "line_bytes": ("io.lines", "BLOCK_BYTES"),
+    "parquet_batch_bytes": ("io.parquet", "BATCH_BYTES"),
+    "parquet_group_rows": ("io.parquet", "GROUP_ROWS"),
+    "parquet_part_bytes": ("io.parquet", "PART_BYTES"),
+    "hashed_chars": ("hashing.documents", "BATCH_CHARS"),
+    "vector_rows": ("hashing.readers", "VECTOR_ROWS"),
+    "vector_numbers": ("hashing.vector_base", "_BLOCK_NUMBERS"),
+    "plane_words": ("hashing.hyperplanes", "_WORD_BATCH"),
+    "plane_sums": ("hashing.hyperplanes", "_SUM_BATCH"),
+    "plane_components": ("hashing.hyperplanes", "_COMPONENT_BATCH"),
+    # jobs
+    "exact_rows": ("jobs.dedup_job", "EXACT_ROWS"),
+    "band_documents": ("jobs.bands", "MOST_COMPARED"),
+    "band_rows": ("jobs.bands", "BLOCK_ROWS"),
+    "grouped_members": ("jobs.grouping", "PIECE"),
+    "hits": ("jobs.hits", "PIECE"),
+    "boilerplate_hashes": ("jobs.boilerplate", "_LEAST_MERGED"),
+    "compared_rows": ("jobs.compared", "PART_ROWS"),
+    "compared_chars": ("jobs.compared", "PART_CHARS"),
+    "compared_texts": ("jobs.dedup", "COMPARED_AT_ONCE"),
+    "verified_documents": ("jobs.verified", "MOST_COMPARED"),
+    "join_pairs": ("jobs.joining", "BATCH_PAIRS"),
+    "join_rows": ("jobs.joining", "LEAST_ROWS"),
+    "id_pairs": ("jobs.pairs", "MOST_ROWS"),
+    "probed_rows": ("jobs.pairs", "PROBED_ROWS"),
+    "reference_pairs": ("jobs.reference", "MOST_HELD"),
+    "report_pairs": ("jobs.report", "MOST_PAIRS"),
+    "report_rows": ("jobs.report", "WHOLE"),
+    "calibration_chars": ("calibration.texts", "MOST_CHARS"),
+    # indexes of locality-sensitive hashing
+    "lsh_candidates": ("lsh.answers", "MOST_CANDIDATES"),
+    "lsh_entries": ("lsh.building", "PIECE_ENTRIES"),
+    "lsh_pairs": ("lsh.groups", "PAIRS_AT_ONCE"),
+    "lsh_pairs_yielded": ("lsh.groups", "YIELDED_PAIRS"),
+    "lsh_bytes": ("lsh.items", "PIECE_BYTES"),
+    "lsh_number_bits": ("lsh.keys", "LEAST_NUMBER_BITS"),
+    # plans
+    "plan_documents": ("plans.lsh", "MOST_DOCUMENTS"),
+    "plan_pair_bytes": ("plans.pairs", "PIECE_BYTES"),
+    "plan_pair_rows": ("plans.pairs", "SENT_ROWS"),
+    "result_bytes": ("work.pieces", "BLOCK_BYTES"),
+    # the command line
+    "cli_changes": ("cli.changes", "CHUNK_ROWS"),
+    "cli_texts": ("cli.content", "CHUNK_ROWS"),
+    "cli_first_queries": ("cli.questions", "FIRST_QUERIES"),
+    "cli_queries": ("cli.questions", "CHUNK_QUERIES"),
+}
+
+
+@contextmanager
+def limited(**limits):
+    """Set limits by their names, for as long as the context lasts."""
+    with pytest.MonkeyPatch.context() as patch:
+        change_limits(patch, **limits)
+        yield
+
+
+def change_limits(patch, **limits):
+    for name, limit in limits.items():
+        modules, constant = PLACES[name]
+        for module in modules.split():
+            patch.setattr(f"fpstore.{module}.{constant}", limit)
+
+
+@pytest.fixture
+def set_limits():
+    """Return set_limits(**limits), which sets limits by their names until the test ends."""
+    with pytest.MonkeyPatch.context() as patch:
+        yield partial(change_limits, patch)

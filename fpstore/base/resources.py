@@ -80,12 +80,12 @@ class MemoryBudget:
                 self._freed.notify_all()
 
 
-def total_memory() -> int:
+def total_memory(root: Path = ROOT) -> int:
     """Return the bytes of memory of this machine, or the least limit of its control groups."""
-    return min([os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *_limits_of_groups()])
+    return min([os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *group_limits(root)])
 
 
-def _limits_of_groups() -> Iterator[int]:
+def group_limits(root: Path = ROOT) -> Iterator[int]:
     """Yield the memory limits of this process's control groups and the groups above them.
 
     They have version 1 or 2.
@@ -93,12 +93,12 @@ def _limits_of_groups() -> Iterator[int]:
     Slurm and systemd set the limit of a nested group. In a container the kernel may name a path
     that is not visible there: the top is its own group.
     """
-    for line in _text(ROOT / "proc/self/cgroup").splitlines():
+    for line in _text(root / "proc/self/cgroup").splitlines():
         number, controllers, group = [*line.split(":", 2), "", ""][:3]
         if number == "0" and not controllers:
-            top, name = ROOT / "sys/fs/cgroup", "memory.max"
+            top, name = root / "sys/fs/cgroup", "memory.max"
         elif "memory" in controllers.split(","):
-            top, name = ROOT / "sys/fs/cgroup/memory", "memory.limit_in_bytes"
+            top, name = root / "sys/fs/cgroup/memory", "memory.limit_in_bytes"
         else:
             continue
         nested = top if ".." in group.split("/") else top / group.strip("/")

@@ -82,6 +82,11 @@ class TableKeys:
         self._pass = self._merge_runs()
         return self._pass
 
+    @property
+    def is_on_disk(self) -> bool:
+        """Whether the keys were more than memory holds."""
+        return self._runs is not None
+
     def close(self) -> None:
         self._end_pass()
         self._in_memory = None

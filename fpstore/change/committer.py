@@ -146,7 +146,9 @@ class Committer:
             self.flush()
         elif sync == "batch":
             if self._flusher is None or not self._flusher.is_alive():
-                self._flusher = threading.Thread(target=self._flush_in_time, daemon=True)
+                self._flusher = threading.Thread(
+                    target=self._flush_in_time, name="fpstore-flush", daemon=True
+                )
                 try:
                     self._flusher.start()
                 except RuntimeError:

@@ -426,7 +426,9 @@ class StoreWriter:
             return
         if changes < self._retry_at or not _is_due(snapshot, self._merge_at):
             return
-        self._worker = threading.Thread(target=self._merge_in_background, daemon=True)
+        self._worker = threading.Thread(
+            target=self._merge_in_background, name="fpstore-merge", daemon=True
+        )
         try:
             self._worker.start()
         except RuntimeError as error:  # the system has no more threads

@@ -34,6 +34,7 @@ _LAST_PAIR = 0x1E000  # no canonical decomposition into two characters is at or 
 _HANGUL_VOWELS, _HANGUL_TAILS = range(0x1161, 0x1176), range(0x11A8, 0x11C3)
 _SAMPLE_STEP = 512  # characters from one sample to the next, in the search for runs of marks
 _SAMPLE = 16  # characters of a sample
+LONG_RUN = _SAMPLE_STEP + _SAMPLE  # marks
 
 #: Scripts that are written without spaces between words, as ranges of code points: Thai, Lao,
 #: Tibetan, Myanmar, Khmer, kana, bopomofo, and ideographs with their marks.
@@ -237,7 +238,7 @@ class CharMap:
         self._lock = Lock()
         none = np.empty(0, np.uint32)
         table = bytes(self._ascii(chr(code)) for code in range(128))
-        self._tables = CharTables(table, np.full(0x110000 // _PAGE, -1, np.int32), none, b"")
+        self.tables = CharTables(table, np.full(0x110000 // _PAGE, -1, np.int32), none, b"")
 
     def hashed(
         self, texts: Sequence[str], work: Work, fields: int = 1
@@ -247,13 +248,13 @@ class CharMap:
         The kernel makes them in ``work``. The texts are ``fields`` texts of each row, in order.
         """
         batch = self._encode(texts)
-        while len((result := work(batch, self._tables)).missing):
+        while len((result := work(batch, self.tables)).missing):
             self._add_pages(result.missing.tolist())
         rows, states, _, lines = result
         places = np.flatnonzero(states == _STATE_UNKNOWN)
         if len(places):
             text_places = (places[:, None] * fields + np.arange(fields)).ravel()
-            result = work(self._with_forms(batch, text_places.tolist(), lines), self._tables)
+            result = work(self._with_forms(batch, text_places.tolist(), lines), self.tables)
             rows[places], states[places] = result.rows, result.states
         return rows, states == _STATE_KNOWN
 
@@ -263,7 +264,7 @@ class CharMap:
         """Return the kernel's features of rows of texts, and the words of each row."""
         batch = self._encode(texts)
         while True:
-            features, (rows, states, missing, lines) = work(*batch, *self._tables)
+            features, (rows, states, missing, lines) = work(*batch, *self.tables)
             places = np.flatnonzero(states == _STATE_UNKNOWN)
             if len(missing):
                 self._add_pages(missing.tolist())
@@ -312,7 +313,7 @@ class CharMap:
 
     def _add_pages(self, missing: list[int]) -> None:
         with self._lock:
-            table, pages, entries, pool = self._tables
+            table, pages, entries, pool = self.tables
             pages, new_pool = pages.copy(), bytearray(pool)
             new_entries: list[int] = []
             for page in (page for page in missing if pages[page] < 0):
@@ -322,7 +323,7 @@ class CharMap:
                     for point in range(page * _PAGE, (page + 1) * _PAGE)
                 ]
             entries = np.concatenate([entries, np.array(new_entries, np.uint32)])
-            self._tables = CharTables(table, pages, entries, bytes(new_pool))
+            self.tables = CharTables(table, pages, entries, bytes(new_pool))
 
     def _entry(self, char: str, pool: bytearray) -> int:
         composed = self._form.compose(char)
@@ -383,14 +384,14 @@ def nfkc(text: str) -> str:
     hostile text of a few megabytes. It is linear where the marks are already in order, so long runs
     are put in order first.
     """
-    if _has_long_run(text):
+    if has_long_run(text):
         text = _sorted_nfkd(text)
     return unicodedata.normalize("NFKC", text)
 
 
 def nfkd(text: str) -> str:
     """Return the NFKD form, in time proportional to the length: see `nfkc`."""
-    return _sorted_nfkd(text) if _has_long_run(text) else unicodedata.normalize("NFKD", text)
+    return _sorted_nfkd(text) if has_long_run(text) else unicodedata.normalize("NFKD", text)
 
 
 def _replace_hyphen(match: re.Match[str]) -> str:
@@ -408,8 +409,8 @@ def _is_mark(char: str) -> bool:
     return unicodedata.combining(unicodedata.normalize("NFKD", char)[0]) != 0
 
 
-def _has_long_run(text: str) -> bool:
-    """Return whether there may be a run of `_SAMPLE_STEP` + `_SAMPLE` marks; never misses one."""
+def has_long_run(text: str) -> bool:
+    """Return whether there may be a run of `LONG_RUN` marks; never misses one."""
     return any(
         _is_mark(text[i]) and all(map(_is_mark, text[i + 1 : i + _SAMPLE]))
         for i in range(0, len(text), _SAMPLE_STEP)

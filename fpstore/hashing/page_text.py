@@ -66,7 +66,7 @@ _MENU_LINKS, _MENU_SHARE, _LINK_LETTERS = 3, 0.8, 16
 # A block with a class or an id of these is a menu if links have half of its letters.
 _MENU_NAMES = re.compile(r"(?:^|[\s_-])(?:nav|menu|sidebar|breadcrumb|footer)", re.IGNORECASE)
 # A tag without an end reaches to the end of the page, so that each character is read once.
-_TAGS = re.compile(
+TAGS = re.compile(
     r"<(script|style)\b.*?(?:</\1\s*+>|\Z)|<!--.*?(?:-->|\Z)|<[^>]*+>?", re.DOTALL | re.IGNORECASE
 )
 _WORD = re.compile(r"\w+")
@@ -164,7 +164,7 @@ def _page_text(
         title = text = ""
     # The text between all tags has at least the letters of the whole text, and counting them takes
     # a tenth of the time.
-    if _letters(text) >= least_share * _letters(_TAGS.sub(" ", page)):
+    if _letters(text) >= least_share * _letters(TAGS.sub(" ", page)):
         return PageText(_add_title(title, text), False)
     whole = whole_text(page)
     is_whole = _count_shared_letters(text, whole) < least_share * _letters(whole)

@@ -158,7 +158,7 @@ class PStable(VectorHasher):
             first, seed = first - MAX_VALUES, derived_seed(seed)
         end = first + len(functions)
         count = max(-(-end // _LINE_BATCH), 1) * _LINE_BATCH
-        lines, starts, shifts = _draw_lines(self.dimension, count, seed, self.p)
+        lines, starts, shifts = draw_lines(self.dimension, count, seed, self.p)
         return lines[first:end], starts[first:end], shifts[first:end]
 
 
@@ -224,7 +224,7 @@ def _settle(sums: Reals, unsure: Flags, vectors: Reals, lines: Reals, starts: Re
 
 
 @lru_cache(maxsize=4)
-def _draw_lines(
+def draw_lines(
     dimension: int, count: int, seed: int, p: int
 ) -> tuple[Reals, Reals, npt.NDArray[np.int64]]:
     """Return lines: directions, shape (count, dimension), and starts and numbers of first slots.

@@ -86,7 +86,7 @@ class IndexSnapshot:
         )
 
     @cached_property
-    def _item_prober(self) -> _kernel.ItemProber:
+    def item_prober(self) -> _kernel.ItemProber:
         documents, keys = self.documents, self.keys
         return _kernel.ItemProber(
             keys.generation.prefix_prober(self.layout.prefix_bits),
@@ -105,7 +105,7 @@ class IndexSnapshot:
         """Return the ids and the distances of the matches of one item; see :meth:`find`."""
         sketch = np.ascontiguousarray(sketch, np.uint32)
         signature = np.ascontiguousarray(signature, np.uint8)
-        matches = self._item_prober.probe(sketch, signature, *bands, radius)
+        matches = self.item_prober.probe(sketch, signature, *bands, radius)
         return [(self.documents.probe(row, 0)[0].ids[0], distance) for row, distance in matches]
 
     def _part(self, items: Items, radius: int, stop: _kernel.Stop | None) -> MatchColumns:

@@ -183,7 +183,7 @@ class PairsWork(Work):
         ):
             count = 0
             for count, rows in enumerate(
-                _part_pieces(store.snapshot(), part, self.sides[side].parts), 1
+                part_pieces(store.snapshot(), part, self.sides[side].parts), 1
             ):
                 self._write_rows(writer, count, rows)
         writer.facts["pieces"] = count
@@ -255,7 +255,7 @@ class PairsWork(Work):
         return summary
 
 
-def _part_pieces(snapshot: Snapshot, part: int, parts: int) -> Iterator[Words]:
+def part_pieces(snapshot: Snapshot, part: int, parts: int) -> Iterator[Words]:
     """Yield a part of the fingerprints, in pieces of about PIECE_BYTES; it decodes all of them."""
     batches: list[Words] = []
     number = size = 0

@@ -79,7 +79,7 @@ class Generation:
         self._probers: dict[int, _kernel.Prober | _kernel.ColumnProber | None] = {}
         self._prefix_probers: dict[int, _kernel.Prober] = {}  # by the number of bits
         # whether the cached pages are mapped, or need not be: see _map_cached
-        self._has_mapped = pages != LAZY
+        self.has_mapped = pages != LAZY
         self.single_probers: dict[int, _kernel.SingleProber] = {}
         self._identity: Identity | None = self._tables[0].kernel
 
@@ -165,7 +165,7 @@ class Generation:
         :func:`fpstore.query.batches.run_batch`.
         """
         prober = self.prober(radius)
-        if not self._has_mapped and len(queries) >= MANY_QUERIES:
+        if not self.has_mapped and len(queries) >= MANY_QUERIES:
             self._map_cached(len(queries), radius)
         if prober is None:
             table = self.tables[0].for_scans
@@ -224,7 +224,7 @@ class Generation:
         )
         largest = max(table.kernel.file_bytes for table in self.tables)
         if queries * lookups * FAULT_BYTES >= largest:
-            self._has_mapped = True
+            self.has_mapped = True
             for table in (*self.tables, *self.filters.values()):
                 table.map_cached_pages()
 

@@ -71,7 +71,7 @@ class ShardedSnapshot(Snapshot):
             manifest.id_kind,
         )
         self._manifests = [self._check_manifest(shard) for shard in manifest.shards]
-        self._open: dict[int, tuple[Tracker, StoreSnapshot]] = {}
+        self.open_shards: dict[int, tuple[Tracker, StoreSnapshot]] = {}
         self._most_open, files = 0, open_file_limit() // FILE_SHARE
         for shard_manifest in self._manifests:
             files -= _descriptors(shard_manifest)
@@ -143,14 +143,14 @@ class ShardedSnapshot(Snapshot):
     def _shard_snapshot(self, place: int) -> Iterator[StoreSnapshot]:
         if self._closed:
             raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
-        shard = self._open.get(place)
+        shard = self.open_shards.get(place)
         if shard is not None:
             yield shard[1]
             return
         tracker, snapshot = self.open_shard(place)
         if place < self._most_open:
             # another thread may have opened it too
-            shard = self._open.setdefault(place, (tracker, snapshot))
+            shard = self.open_shards.setdefault(place, (tracker, snapshot))
             if shard[0] is not tracker:
                 tracker.close()
             yield shard[1]
@@ -168,8 +168,8 @@ class ShardedSnapshot(Snapshot):
 
     def close(self) -> None:
         self._closed = True
-        while self._open:
-            self._open.popitem()[1][0].close()
+        while self.open_shards:
+            self.open_shards.popitem()[1][0].close()
 
     # What it is
 

@@ -127,7 +127,9 @@ class _NextGeneration:
             time.sleep(YIELD_SECONDS)
 
     def _start(self, work: Callable[[], _OpenGeneration]) -> None:
-        self._worker = threading.Thread(target=self._run, args=(work,), daemon=True)
+        self._worker = threading.Thread(
+            target=self._run, args=(work,), name="fpstore-open", daemon=True
+        )
         # the system has no more threads: it is done when the generation is current
         with suppress(RuntimeError):
             self._worker.start()
@@ -268,6 +270,11 @@ class Tracker:
         except BaseException:
             self._current = None  # half of a record may have been applied: read the log again
             raise
+
+    @property
+    def has_announcement(self) -> bool:
+        """Whether a merge has announced a generation, which is not current yet."""
+        return self._next is not None
 
     @property
     def design(self) -> Design:

@@ -184,7 +184,7 @@ class DiskPlace(Place):
         with translate_refusals(target):
             target.parent.mkdir(parents=True, exist_ok=True)
             self._remove_killed(target.parent)
-            with temporary_folder(target.parent, _unfinished_prefix()) as folder:
+            with temporary_folder(target.parent, unfinished_prefix()) as folder:
                 new = folder / target.name
                 yield new
                 _sync(new)
@@ -194,17 +194,14 @@ class DiskPlace(Place):
     def _remove_killed(self, folder: Path) -> None:
         """Remove what killed processes have left, once: the folder may have many files."""
         if folder not in self._cleaned:
-            remove_abandoned(folder, f"{_unfinished_prefix()}*")
+            remove_abandoned(folder, f"{unfinished_prefix()}*")
             self._cleaned.add(folder)
 
     def on_disk(self, name: str, scratch: Path) -> Path:
         return self.path / name
 
     def replace(self, name: str, data: bytes) -> None:
-        with (
-            translate_refusals(self.path / name),
-            temporary_folder(self.path, _unfinished_prefix()) as folder,
-        ):
+        with refusing(self.path / name), temporary_folder(self.path, unfinished_prefix()) as folder:
             (folder / name).write_bytes(data)
             _sync(folder / name)
             (folder / name).replace(self.path / name)
@@ -244,7 +241,7 @@ def _list_files(folder: Path, beginning: str) -> Iterator[str]:
 
 
 @cache
-def _unfinished_prefix() -> str:
+def unfinished_prefix(boot: Path = BOOT) -> str:
     """Return the beginning of the names of unfinished folders of this machine.
 
     Locks of a shared file system may hold on one machine only (Lustre with ``localflock``, NFS with
@@ -252,7 +249,7 @@ def _unfinished_prefix() -> str:
     """
     machine = socket.gethostname().encode()
     with suppress(OSError):
-        machine = BOOT.read_bytes()
+        machine = boot.read_bytes()
     return f"{UNFINISHED}{blake2b(machine, digest_size=4).hexdigest()}-"
 
 

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from background import threads_of, wait_for_threads
 from commandline import run
 from small_stores import FINGERPRINTS, RNG, build, pairs, rows_of
 from speeds import crossed, slow
@@ -214,11 +215,9 @@ def test_a_writer_that_is_dropped_gives_its_lock_back(tmp_path, sync):
     for round_ in range(3):
         store = fpstore.open(path, "r+", sync=sync)
         store.insert(FINGERPRINTS[100 + round_ : 101 + round_], [100 + round_])
-        flusher = store._writer.committer._flusher
-        assert (flusher is not None) == (sync == "batch")
+        assert len(threads_of("flush")) == (sync == "batch")
         del store
-        if flusher is not None:
-            flusher.join()
+        wait_for_threads("flush")
     with fpstore.open(path, "r+") as store:
         assert rows_of(store) == pairs(0, 103)
 

@@ -230,9 +230,9 @@ def test_control_c_while_a_large_delta_is_opened(base):
     with fpstore.open(base, "r+") as writer:
         writer.insert(rows, rows)
     store = fpstore.open(base)
+    known = store.snapshot().delta
     with fpstore.open(base, "r+") as writer:
         writer.insert(rows ^ np.uint64(1), rows)
-    known = store._tracker._current[2].delta
     known.kernel = Interrupting(known.kernel, 2)
     with pytest.raises(KeyboardInterrupt):
         store.probe(int(rows[0]))
@@ -249,9 +249,9 @@ def test_handler_reads_old_state_while_changes_are_taken_up(tmp_path):
     with fpstore.open(path, "r+") as writer:
         writer.insert([2], ["two"])
         with fpstore.open(path) as store:
+            known = store.snapshot().delta
             writer.insert(rows, [f"row {i}" for i in range(ROWS)])
             seen = []
-            known = store._tracker._current[2].delta
             known.kernel = Interrupting(known.kernel, 2)
             old = signal.signal(signal.SIGINT, lambda *_: seen.append(len(store)))
             try:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
+from background import threads_of
 from building import run_python
 from forks import forked
 from speeds import slow
@@ -175,4 +176,4 @@ def test_insert_is_durable_at_once_when_no_thread_can_sync_later(tmp_path):
             assert store.insert([2**63], [1000]) == 1
         assert len(reader) == 101
         assert store.insert([2**62], [1001]) == 1
-        assert store._writer.committer._flusher.is_alive()
+        assert len(threads_of("flush")) == 1

@@ -8,7 +8,7 @@ import random
 import numpy as np
 import pytest
 import reference_records
-from damage import PAGE, check, flip, rewrite_records, used_bytes
+from damage import PAGE, check, flip, records_of, rewrite_records, used_bytes
 from speeds import slow
 
 import fpstore
@@ -119,11 +119,11 @@ def place_of(generation, what):
     block = dictionary.mapping.table.kernel.locate_one(string_hash(STRINGS[77].encode()))[0]
     if what == HASHES_FILE:
         return PAGE + dictionary.mapping.table.kernel.block_bytes * block + 30
-    reader, key = {
-        STRINGS_FILE: (dictionary.strings._reader, 77 // dictionary.strings.per_record),
-        NUMBERS_FILE: (dictionary.mapping._reader, dictionary.mapping.table.kernel.key_of(block)),
+    key = {
+        STRINGS_FILE: 77 // dictionary.strings.per_record,
+        NUMBERS_FILE: dictionary.mapping.table.kernel.key_of(block),
     }[what]
-    record = reader.file.get(key)
+    record = records_of(generation.folder / what)[key.to_bytes(8, "big")]
     # before may lie a page that is not in use
     return (generation.folder / what).read_bytes().rfind(record) + 18
 

@@ -135,7 +135,7 @@ def test_a_large_batch_maps_all_that_is_cached(disk_path, design):
 
     with fpstore.open(path) as store:
         is_whole(store, 1)  # one look-up may meet the only large page of a table
-        assert not store.snapshot().generation._has_mapped
+        assert not store.snapshot().generation.has_mapped
         assert not is_whole(store, 1000)
         assert is_whole(store, 1 << 12) == known
 

@@ -17,6 +17,7 @@ from repairing import content, files_of, make
 from speeds import crossed
 
 import fpstore
+from fpstore.disk.files import open_folder
 from fpstore.format.dictionary import DICTIONARY_FILES
 from fpstore.format.manifest import set_merge_error
 from fpstore.format.mapping import PLACES_FILES
@@ -183,7 +184,9 @@ def write_all(path, other):
 
 def fail_to_merge(path, other):
     with fpstore.open(path, "r+") as store:
-        set_merge_error(store._tracker.folder, "the disk is full")
+        folder = open_folder(path)
+        set_merge_error(folder, "the disk is full")
+        os.close(folder)
         assert SECRET not in repr(store.stats())
 
 

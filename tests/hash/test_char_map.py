@@ -10,7 +10,7 @@ import pytest
 import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from simhash_oracle import AS_THEY_ARE
+from simhash_oracle import AS_THEY_ARE, normal_form_of
 
 from fpstore import _kernel
 from fpstore.hashing import Fields, SimHash, normal
@@ -64,7 +64,7 @@ def in_one_call(simhash, texts, tables):
 
 def by_python(simhash, texts):
     """Return fingerprints of texts whose normal forms Python has made."""
-    forms = encoded([simhash._form.apply(text) for text in texts])
+    forms = encoded([normal_form_of(simhash).apply(text) for text in texts])
     made = in_one_call(simhash, forms, AS_THEY_ARE)
     assert len(made.missing) == len(made.lines) == 0
     return made.rows.tolist(), (made.states == 0).tolist()
@@ -79,7 +79,7 @@ def handed_back(text):
     """Return whether the kernel leaves the normal form of a text to Python."""
     simhash = SimHash()
     simhash.hashed([text])  # makes the tables
-    made = in_one_call(simhash, encoded([text]), normal.char_map(simhash._form)._tables)
+    made = in_one_call(simhash, encoded([text]), normal.char_map(normal_form_of(simhash)).tables)
     assert len(made.missing) == 0
     assert len(made.lines) == (made.states.tolist() == [2])
     return made.states.tolist() == [2]
@@ -222,7 +222,7 @@ def test_capital_sigma_of_any_kind_is_lowered_by_its_neighbours(sigma):
 
 def test_the_form_says_what_a_text_becomes():
     def of(text, **given):
-        return SimHash(**given)._form.apply(text)
+        return normal_form_of(SimHash(**given)).apply(text)
 
     assert (
         of("  The QUICK \u2460 \u4e2d\u6587\uff01 caf\u00e9s")
@@ -275,7 +275,7 @@ def test_scripts_without_spaces_by_the_names_of_their_characters():
 def test_threads_that_meet_new_characters_at_once():
     """Pages are added while other threads read those that are there."""
     simhash = SimHash(shingle="chars", size=1)
-    chars = CharMap(simhash._form)
+    chars = CharMap(normal_form_of(simhash))
     texts = [chr(point) * 3 for point in range(0x80, 0x3000, 7)]
     wanted = by_python(simhash, texts)[0]
     found: list[bool] = []
@@ -332,7 +332,8 @@ MARKED = st.text(
 @settings(deadline=None)
 @given(st.one_of(MARKED, st.text(st.characters(exclude_categories=()))))
 def test_nfkd_equals_unicodedata(text):
-    assert normal._sorted_nfkd(text) == unicodedata.normalize("NFKD", text)
+    for marked in (text, "\u0301" * normal.LONG_RUN + text):  # the second one has a long run
+        assert normal.nfkd(marked) == unicodedata.normalize("NFKD", marked)
 
 
 @settings(deadline=None)
@@ -345,7 +346,7 @@ def test_nfkd_equals_unicodedata(text):
 def test_long_runs_of_marks_are_found_and_normalised_alike(around, offset, pair, count):
     text = "a" * offset + around + pair * count + around
     run = len(pair) * count
-    assert normal._has_long_run(text) or run < normal._SAMPLE_STEP + normal._SAMPLE
+    assert normal.has_long_run(text) or run < normal.LONG_RUN
     assert normal.nfkc(text) == unicodedata.normalize("NFKC", text)
 
 

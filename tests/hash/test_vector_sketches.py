@@ -15,6 +15,7 @@ from fpstore import BitSample, HyperplaneHash, InputError, Unary
 from fpstore.hashing import PStable, RandomProjection, from_description
 from fpstore.hashing.hyperplanes import plane_weights
 from fpstore.hashing.probing import probing_sequence
+from fpstore.hashing.pstable import draw_lines
 from fpstore.lsh.plan import _Request, plan, recall_at
 
 
@@ -179,7 +180,7 @@ def test_slots_on_bounds_do_not_depend_on_the_batch(p):
     Their sums are settled exactly.
     """
     hasher = PStable(dimension=8, radius=1.0, slot=1.0, p=p)
-    lines, starts, shifts = hasher._lines(range(4))
+    lines, starts, shifts = draw_lines(8, 4, hasher.seed, p)
     vectors = RANDOM.normal(size=(40, 8))
     for row in range(40):  # onto a bound of line row % 4
         line = lines[row % 4]
@@ -195,12 +196,12 @@ def test_slots_on_bounds_do_not_depend_on_the_batch(p):
 
 
 def test_lines_of_one_norm_are_cauchy():
-    lines = PStable(dimension=200, radius=1, p=1)._lines(range(200))[0].ravel()
+    lines = draw_lines(200, 200, 0, 1)[0].ravel()
     quantiles = np.quantile(lines, [0.1, 0.25, 0.5, 0.75, 0.9])
     assert quantiles == pytest.approx(
         np.tan(np.pi * (np.array([0.1, 0.25, 0.5, 0.75, 0.9]) - 0.5)), abs=0.1
     )
-    normal = PStable(dimension=200, radius=1)._lines(range(200))[0].ravel()
+    normal = draw_lines(200, 200, 0, 2)[0].ravel()
     assert (normal.mean(), normal.std()) == (pytest.approx(0, abs=0.02), pytest.approx(1, abs=0.02))
     assert plane_weights(200, 200, 0).ravel()[0] / normal[0] == pytest.approx(151_349, rel=1e-4)
 

@@ -8,7 +8,7 @@ import numpy as np
 import regex
 import xxhash
 
-from fpstore.hashing.normal import CharTables, is_unspaced
+from fpstore.hashing.normal import CharTables, NormalForm, is_unspaced
 
 #: Each character as it is, as the kernel takes tables.
 AS_THEY_ARE = CharTables(
@@ -32,6 +32,20 @@ DEFAULTS = {
     "stop_words": (),
     "order": "sorted",
 }
+
+
+def normal_form_of(hasher):
+    """Return the normal form that the parameters of a hasher of texts describe."""
+    return NormalForm(
+        units=hasher.shingle,
+        normalize=hasher.normalize,
+        case=hasher.case,
+        punctuation=hasher.punctuation,
+        marks=hasher.marks,
+        digits=hasher.digits,
+        spaces=hasher.spaces,
+        hyphens=hasher.hyphens,
+    )
 
 
 def is_ignored(char):

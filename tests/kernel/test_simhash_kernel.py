@@ -5,7 +5,7 @@ import pytest
 import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from simhash_oracle import AS_THEY_ARE
+from simhash_oracle import AS_THEY_ARE, normal_form_of
 
 from fpstore import _kernel
 from fpstore.hashing import SimHash
@@ -77,7 +77,7 @@ def test_the_kernel_checks_its_arguments():
 def test_the_kernel_takes_any_bytes(data, length, words, counting, units):
     offsets = np.array([0, len(data) // 2, len(data) // 2, len(data)], dtype=np.uint64)
     stops = np.array([7], np.uint64)
-    for tables in (AS_THEY_ARE, char_map(SimHash(shingle=units)._form)._tables):
+    for tables in (AS_THEY_ARE, char_map(normal_form_of(SimHash(shingle=units))).tables):
         rows, states, *_ = kernel(
             data,
             offsets,

@@ -30,7 +30,8 @@ KNOWN = [place for place, text in enumerate(LACKING) if text]
 def content(index, asked=TEXTS):
     """Return the documents, the keys, and what a few texts find."""
     found = index.probe_many(asked[:10], radius=40)
-    stores = index._parts.documents, index._parts.keys
+    snapshot = index.snapshot()
+    stores = snapshot.documents, snapshot.keys
     rows = [
         np.concatenate([np.asarray(piece[0]) for piece in store.items()]).tolist()
         for store in stores
@@ -38,7 +39,7 @@ def content(index, asked=TEXTS):
     return (
         rows,
         [[tuple(match) for match in one] for one in found],
-        index._parts.documents.stats()["id_kind"],
+        index.stats()["id_kind"],
     )
 
 

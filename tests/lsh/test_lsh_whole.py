@@ -415,7 +415,7 @@ def test_verify_is_a_function_and_a_word_is_no_list(tmp_path):
 
 def test_odd_arguments_of_the_kernel(tmp_path):
     with built(tmp_path / "i", WORDS[:5]) as index:
-        prober = index._parts.state()._item_prober
+        prober = index.snapshot().item_prober
         sketch, signature = np.zeros(18, np.uint32), np.zeros(6, np.uint8)
         for bands, rows in ((2, 2**63), (2**63, 2), (0, 3), (3, 0), (257, 1), (1, 257), (7, 3)):
             with pytest.raises(ValueError, match="bands and rows"):

@@ -25,7 +25,8 @@ ASKED = {"text": "text", "threshold": 0.5}
 
 def content(index, texts):
     """Return what an index holds and answers."""
-    stores = index._parts.documents, index._parts.keys
+    snapshot = index.snapshot()
+    stores = snapshot.documents, snapshot.keys
     held = [
         [(rows.tolist(), lims.tolist(), list(ids)) for rows, lims, ids in store.items()]
         for store in stores

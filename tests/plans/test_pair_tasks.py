@@ -185,7 +185,7 @@ def test_parts_of_a_store_have_each_fingerprint_once(tmp_path, set_limits):
         tmp_path / "s", np.arange(400_000, dtype=np.uint64) << np.uint64(40)
     ) as store:
         for parts in (1, 2, 3):
-            found = [[*pairs._part_pieces(store.snapshot(), part, parts)] for part in range(parts)]
+            found = [[*pairs.part_pieces(store.snapshot(), part, parts)] for part in range(parts)]
             assert sum(map(len, found)) > 3
             rows = np.sort(np.concatenate([piece for some in found for piece in some]))
             assert np.array_equal(rows, np.concatenate([*store.snapshot().fingerprints()]))

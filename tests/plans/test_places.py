@@ -14,9 +14,15 @@ import pytest
 
 import fpstore
 from fpstore.base.strings import StringColumn
-from fpstore.work import places
 from fpstore.work.pieces import Pieces, PieceWriter, concatenate_arrays
-from fpstore.work.places import DiskPlace, StoredPlace, is_inside, open_place, scratch_folder
+from fpstore.work.places import (
+    DiskPlace,
+    StoredPlace,
+    is_inside,
+    open_place,
+    scratch_folder,
+    unfinished_prefix,
+)
 
 KINDS = ["disk", "stored"]
 
@@ -128,9 +134,9 @@ def test_a_disk_without_links(rooted, monkeypatch):
     assert os.listdir(rooted) == ["a"]  # noqa: PTH208
 
 
-def test_what_killed_processes_have_left(rooted, monkeypatch):
+def test_what_killed_processes_have_left(rooted):
     """Of other machines it stays until the end: their locks may not be seen here."""
-    place, own = DiskPlace(rooted), places._unfinished_prefix()
+    place, own = DiskPlace(rooted), unfinished_prefix()
     (rooted / f"{own}dead").mkdir()
     (rooted / ".unfinished-00000000-far").mkdir()
     with place.create_file("a") as held:
@@ -139,10 +145,7 @@ def test_what_killed_processes_have_left(rooted, monkeypatch):
         place.remove_unfinished("b")
         assert held.exists()
     assert sorted(path.name for path in rooted.iterdir()) == ["a", "b"]
-    monkeypatch.setattr(places, "BOOT", rooted / "nothing")
-    places._unfinished_prefix.cache_clear()
-    assert places._unfinished_prefix() != own
-    places._unfinished_prefix.cache_clear()
+    assert unfinished_prefix(rooted / "nothing") != own
 
 
 def test_another_machine_is_left_alone(rooted):

@@ -83,7 +83,7 @@ def test_a_build_of_numbers_equals_one_store(tmp_path, width, by):
         assert everything(many) == everything(one)
         assert summary["fingerprints"] == len(one)
         if by == "prefix":  # each fingerprint is in one shard
-            assert sum(shard.fingerprints for shard in many._shards.manifest.shards) == len(one)
+            assert sum(shard.fingerprints for shard in many.snapshot().manifest.shards) == len(one)
 
 
 def test_a_shard_has_the_same_bytes_whoever_makes_it(tmp_path):

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from commandline import TEXT_FIELD, failure, fine, run
 from small_plans import plan_dedup
-from text_corpora import corpus_in, finished
+from text_corpora import corpus_in, finished, write
 
 import fpstore
 from fpstore.errors import CorruptStoreError, InputError, StoreNotFoundError
-from fpstore.plans import Plan, StageStatus, open_plan
-from fpstore.work.folder import PlanFolder, plan_digest
+from fpstore.plans import StageStatus, open_plan
+from fpstore.work.folder import plan_digest
 from fpstore.work.places import DiskPlace
 
 MANY = ("--text-field", "text", "--plan", "p", "--part-bytes", "3kB")
@@ -94,18 +94,19 @@ def test_status_says_how_fast_and_how_long(source, tmp_path):
 
 
 def test_a_rate_is_that_of_the_last_hundred(tmp_path):
-    folder, place = tmp_path / "results", DiskPlace(tmp_path)
+    for index in range(200):
+        write(tmp_path / "corpus" / f"{index}.jsonl", [{"text": f"text {index}"}])
+    plan = plan_dedup(
+        tmp_path / "plan", tmp_path / "corpus", tmp_path / "out", text="text", part_bytes=1
+    )
+    folder, place = tmp_path / "plan" / "results", DiskPlace(tmp_path / "plan")
     for index in range(150):
         place.publish(f"results/hash-{index:05d}.pieces", b"")
         seconds = 1_000_000_000 + (index if index < 49 else 100_000 + 2 * (index - 49))
         os.utime(folder / f"hash-{index:05d}.pieces", (seconds, seconds))
-    plan = Plan.__new__(Plan)
-    plan._folder = PlanFolder(
-        DiskPlace(tmp_path), {"kind": "dedup", "work": {}, "stages": [["hash", 200]]}
+    assert plan.status()[0] == StageStatus(
+        "hash", 0, 200, 150, tuple(range(150, 200)), 1_000_100_200, 0.5, 0
     )
-    assert plan.status() == [
-        StageStatus("hash", 0, 200, 150, tuple(range(150, 200)), 1_000_100_200, 0.5, 0)
-    ]
     assert plan.status()[0].seconds_left == 100
 
 

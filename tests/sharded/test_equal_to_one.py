@@ -286,7 +286,7 @@ def test_shards_that_are_not_kept_open(tmp_path, monkeypatch):
         assert content_of(mine) == content_of(one)
         assert list(mine.clusters()) == list(one.clusters())
         assert pairs_in(mine.pairs()) == pairs_in(one.pairs())
-        assert not mine._shards._open
+        assert not mine.snapshot().open_shards
 
 
 @pytest.mark.sampled(1)

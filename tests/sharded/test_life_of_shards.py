@@ -77,8 +77,8 @@ def test_row_numbers_go_on_from_shard_to_shard(tmp_path):
 
 def test_strings_of_one_shard_each_are_not_compared_again(tmp_path):
     with shards(tmp_path / "S", VALUES, [f"own {n}" for n in range(len(VALUES))], [80]) as store:
-        assert not store._shards.manifest.repeated_strings
-        assert not any(store._shards.repeated_strings())
+        assert not store.snapshot().manifest.repeated_strings
+        assert not any(store.snapshot().repeated_strings())
         assert len(store.ids) == len(VALUES)
 
 
@@ -89,7 +89,7 @@ def test_threads_ask_a_store_whose_shards_are_not_open_yet(folder):
     with fpstore.open(folder) as store, ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda _: [store.probe(query) for query in queries], range(4)))
         assert found == [wanted] * 4
-        assert len(store._shards._open) == 4
+        assert len(store.snapshot().open_shards) == 4
 
 
 def test_a_store_survives_a_fork(folder):
@@ -136,7 +136,7 @@ FEW = """
     resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     with fpstore.open(sys.argv[1]) as store:
         try:
-            opened = "all" if store._shards._most_open == 4 else "some"
+            opened = "all" if store.snapshot()._most_open == 4 else "some"
             print(opened, len(store.probe_many(range(9))), len(list(store)))
         except fpstore.StorageError as error:
             assert "ulimit -n" in str(error), error
@@ -219,7 +219,9 @@ def test_a_store_that_is_opened_while_the_limit_is_raised(folder, tmp_path):
 
 def test_pages_are_passed_to_each_shard(folder):
     with fpstore.open(folder, pages="populated") as store:
-        assert {snapshot.generation._has_mapped for _, snapshot in store._shards.shards()} == {True}
+        assert {snapshot.generation.has_mapped for _, snapshot in store.snapshot().shards()} == {
+            True
+        }
     with pytest.raises(fpstore.InputError, match="pages"):
         fpstore.open(folder, pages="none")
 
@@ -256,7 +258,7 @@ def test_strings_that_several_shards_have(tmp_path, set_limits, rows, slice_rows
     set_limits(id_slice_rows=slice_rows, repeat_rows=rows)
     ids = [f"id {n * n % 83}" for n in range(len(VALUES))]
     with shards(tmp_path / "S", VALUES, ids, range(30, len(VALUES), 30)) as store:
-        snapshot = store._shards
+        snapshot = store.snapshot()
         numbers = {}
         for place, shard in snapshot.shards():
             for name in set(ids[30 * place : 30 * place + 30]):

@@ -8,6 +8,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from background import threads_of
 from forks import wait_for
 from sets import make_set
 from speeds import crossed
@@ -328,14 +329,13 @@ def test_closing_gives_up_a_merge(path, monkeypatch, set_limits, background):
     merging = None if background else in_a_thread(store.merge)
     assert reached.wait(30)
     store.insert(5)
-    merger = store._writer._worker
-    assert (merger is not None and merger.is_alive()) == background
+    assert len(threads_of("merge")) == background
     store.close()
     if merging is not None:
         with pytest.raises(fpstore.ClosedStoreError, match="closed during a merge"):
             merging.result(60)
     assert [name for name in listing(path) if name.startswith("gen-")] == ["gen-00000001"]
-    assert merger is None or not merger.is_alive()
+    assert threads_of("merge") == []
     monkeypatch.undo()
     with fpstore.open(path, "r+") as again:
         assert len(again) == before + 101

@@ -6,6 +6,8 @@ import threading
 import time
 
 import pytest
+from background import wait_for_threads
+from disks import held_files
 from forks import Child, reader, wait_for
 from store_model import content_of, words
 
@@ -280,7 +282,8 @@ def test_merge_announced_by_a_dead_writer_never_becomes_current(path):
         ]
         for _ in range(2):
             assert seen(other, 50) == [True]
-        assert other._tracker._next is not None
+        wait_for_threads("open")
+        assert any("/gen-00000002/" in name for name in held_files(path))
         with fpstore.open(path) as later, fpstore.open(path, "r+") as store:
             assert (
                 other.stats()["generation"]

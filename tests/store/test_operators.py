@@ -9,6 +9,7 @@ import threading
 
 import numpy as np
 import pytest
+from background import wait_for_threads
 from commandline import failure, fine
 from limits import limited
 
@@ -36,9 +37,7 @@ def failed_in_the_background(path, patch):
     fill_the_disk(patch)
     with limited(merge_changes=1), fpstore.open(path, "r+", merge_at=0.0001) as store:
         store.insert([5])
-        merger = store._writer._worker
-        if merger is not None:
-            merger.join()
+        wait_for_threads("merge")
         return store.stats()
 
 
@@ -74,9 +73,7 @@ def test_a_merge_that_failed_puts_off_the_next_and_no_other(path, monkeypatch, s
                 if fails:
                     fill_the_disk(patch)
                 store.insert(np.arange(inserted, dtype=np.uint64) + np.uint64(1000 * (number + 1)))
-                merger = store._writer._worker
-                if merger is not None:
-                    merger.join()
+                wait_for_threads("merge")
             assert store.stats()["generation"] == generation
 
 

@@ -40,7 +40,7 @@ SLURM = "slurmstepd.scope/job_7/step_0"
         ("", {"memory.max": "1000\n"}, []),
     ],
 )
-def test_limits_of_nested_control_groups_count(tmp_path, monkeypatch, groups, limits, expected):
+def test_limits_of_nested_control_groups_count(tmp_path, groups, limits, expected):
     files = {
         "proc/self/cgroup": groups,
         **{f"sys/fs/cgroup/{name}": text for name, text in limits.items()},
@@ -49,7 +49,6 @@ def test_limits_of_nested_control_groups_count(tmp_path, monkeypatch, groups, li
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    monkeypatch.setattr(resources, "ROOT", tmp_path)
-    assert list(resources._limits_of_groups()) == expected
+    assert list(resources.group_limits(tmp_path)) == expected
     whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    assert resources.total_memory() == min([whole, *expected])
+    assert resources.total_memory(tmp_path) == min([whole, *expected])

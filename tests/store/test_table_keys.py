@@ -56,7 +56,7 @@ def passes_of(rows, spec, folder, threads, budget_rows):
     found = []
     for _ in range(2):
         found.append([part.copy() for part in made()])
-        assert (made._runs is not None) == (len(rows) > budget_rows // 3)
+        assert made.is_on_disk == (len(rows) > budget_rows // 3)
     made.close()
     assert list(folder.iterdir()) == []
     return found

@@ -6,6 +6,7 @@ Which snapshot is current when there are records, merges, renames, forks and exc
 import threading
 
 import pytest
+from background import wait_for_threads
 from forks import Child
 from store_model import words
 
@@ -116,7 +117,7 @@ def test_reader_opens_announced_generation_before_it_is_current(
             # a generation that was met is not looked for again
             patch.setattr("fpstore.query.tracker.read_manifest", None)
             asked.append(held(tracker.snapshot()))  # it asks on while another thread opens
-        tracker._next._worker.join()
+        wait_for_threads("open")
         publish_manifest(folder)
 
     def copied(folder, manifest):
@@ -136,7 +137,7 @@ def test_reader_opens_announced_generation_before_it_is_current(
     )
     assert tracker.manifest.generation.number == 2
     assert tracker.snapshot().delta.bits is bits  # no sample was taken again
-    assert tracker._next is None
+    assert not tracker.has_announcement
 
 
 def test_a_merge_between_the_manifest_and_the_log_is_noticed(path, monkeypatch):

@@ -9,11 +9,11 @@ import pytest
 from forks import Child, wait_for
 from small_stores import FINGERPRINTS, build, pairs, rows_of
 from speeds import crossed, slow
+from systemcalls import at_first_call
 
 import fpstore
 from fpstore.change.merge import Merge
 from fpstore.disk.locks import WriterLock
-from fpstore.format.manifest import prepare_manifest
 
 
 def test_store_renamed_while_open_absorbs_others_but_not_itself(tmp_path):
@@ -144,23 +144,24 @@ def test_child_forked_during_a_write_reads_the_file_once_current(tmp_path, file)
         child.end()
 
 
-def test_merge_out_of_open_files_does_not_claim_to_be_in_place(tmp_path, monkeypatch):
+def test_merge_out_of_open_files_does_not_claim_to_be_in_place(tmp_path):
     path = tmp_path / "s"
     build(path, 0, 100)
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
 
-    def refused(*args):
+    def use_up():
         free = os.dup(0)
         os.close(free)
         resource.setrlimit(resource.RLIMIT_NOFILE, (free, limits[1]))
-        return prepare_manifest(*args)
 
     with fpstore.open(path, "r+") as store:
         store.insert(FINGERPRINTS[100:101], [100])
-        monkeypatch.setattr("fpstore.change.merge.prepare_manifest", refused)
         try:
-            with pytest.raises(
-                fpstore.StorageError, match=r"Too many open files.*nothing was merged"
+            with (
+                at_first_call("open", "manifest.json.tmp", before=use_up),
+                pytest.raises(
+                    fpstore.StorageError, match=r"Too many open files.*nothing was merged"
+                ),
             ):
                 store.merge(threads=1)
             store.insert(FINGERPRINTS[101:102], [101])  # which opens no file
@@ -168,7 +169,6 @@ def test_merge_out_of_open_files_does_not_claim_to_be_in_place(tmp_path, monkeyp
             resource.setrlimit(resource.RLIMIT_NOFILE, limits)
         assert [entry.name for entry in path.glob("gen-*")] == ["gen-00000001"]
         assert "Too many open files" in store.stats()["merge_error"]
-        monkeypatch.undo()
         store.merge(threads=1)
         assert store.stats()["merge_error"] is None
         assert rows_of(store) == pairs(0, 102)

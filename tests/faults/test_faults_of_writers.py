@@ -19,9 +19,9 @@ from commandline import run
 from small_stores import FINGERPRINTS, RNG, build, pairs, rows_of
 from speeds import crossed, slow
 from store_model import CHANGES
+from systemcalls import at_first_call
 
 import fpstore
-from fpstore.disk.locks import WriterLock
 from fpstore.format.log import end_word
 
 
@@ -98,21 +98,21 @@ def test_no_writer_gets_in_while_a_store_is_replaced(tmp_path):
         assert len(store) == 150
 
 
-def test_writer_whose_store_is_replaced_while_locking_is_refused(tmp_path, monkeypatch):
+def test_writer_whose_store_is_replaced_while_locking_is_refused(tmp_path):
     """And it gives the lock back at once, though the error is kept."""
     path = build(tmp_path / "s", 0, 100)
 
-    def late(found):
+    def replace():
         path.rename(tmp_path / "moved")
         build(path, 100, 200)
-        return WriterLock(found)
 
-    with monkeypatch.context() as patch:
-        patch.setattr("fpstore.change.writer.WriterLock", late)
-        with pytest.raises(
+    with (
+        at_first_call("open", "writer.lock", before=replace),
+        pytest.raises(
             fpstore.StoreNotFoundError, match="was replaced while it was opened: open it again"
-        ) as caught:
-            fpstore.open(path, "r+")
+        ) as caught,
+    ):
+        fpstore.open(path, "r+")
     for place, start in ((path, 100), (tmp_path / "moved", 0)):
         with fpstore.open(place, "r+") as store:
             assert rows_of(store) == pairs(start, start + 100)

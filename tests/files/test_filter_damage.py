@@ -1,5 +1,6 @@
 """Damaged filters: nothing is lost but their speed, and a damage is told once."""
 
+import errno
 import os
 import shutil
 import struct
@@ -13,9 +14,9 @@ import reference
 import reference_filter
 from repairing import bytes_of, flip
 from speeds import slow
+from systemcalls import at_first_call, refused
 
 import fpstore
-from fpstore.format.filter import FilterReader
 from fpstore.query.generation import Generation
 
 FILTER = "gen-00000001/filter-001.fpf"
@@ -276,14 +277,9 @@ def test_something_else_in_place_of_a_filter(good, copy, told):
         file.write_bytes(image)
 
 
-def test_a_file_that_cannot_be_read_is_left_out(copy, told, monkeypatch):
-    def failing(descriptor, path, start, count, read=fpstore.disk.mapped.read_at):
-        if path.name == "filter-001.fpf":
-            raise fpstore.StorageError(f"{path}: Input/output error", path=path, errno=5)
-        return read(descriptor, path, start, count)
-
-    monkeypatch.setattr("fpstore.disk.mapped.read_at", failing)
-    assert is_left_out(copy, told)
+def test_a_file_that_cannot_be_read_is_left_out(copy, told):
+    with refused("pread", "filter-001.fpf", errno.EIO):
+        assert is_left_out(copy, told)
 
 
 def check_backup(path, told, opened):
@@ -358,7 +354,7 @@ def test_a_backup_and_a_repair_of_a_store_with_a_damaged_page(copy, told):
     check_repair(copy, told)
 
 
-def test_an_open_that_meets_the_end_of_a_merge_is_refused(copy, told, tmp_path, monkeypatch):
+def test_an_open_that_meets_the_end_of_a_merge_is_refused(copy, told, tmp_path):
     """Filters are opened last.
 
     Where their generation was removed, they are not damaged, and the reader tries again.
@@ -367,14 +363,15 @@ def test_an_open_that_meets_the_end_of_a_merge_is_refused(copy, told, tmp_path, 
         manifest = generation_of(store).manifest
     folder = next(copy.glob("gen-*"))
 
-    def remove_then_open(path, pages):
-        if folder.exists():
-            folder.rename(tmp_path / "gone")
-        return FilterReader(path, pages)
+    def remove():
+        folder.rename(tmp_path / "gone")
 
-    monkeypatch.setattr("fpstore.query.generation.FilterReader", remove_then_open)
-    with pytest.raises(fpstore.StoreNotFoundError):
+    with (
+        at_first_call("open", "filter-000.fpf", before=remove),
+        pytest.raises(fpstore.StoreNotFoundError),
+    ):
         Generation(copy, manifest)
+    assert not folder.exists()
     assert told() == []
 
 

@@ -17,6 +17,7 @@ from logs import (
     same,
     with_words,
 )
+from systemcalls import refused
 
 from fpstore.errors import StorageError
 from fpstore.format import log_writer
@@ -204,20 +205,19 @@ def test_a_disk_that_refuses_everything_for_a_while(path, monkeypatch):
 
     Nothing is appended until it can, and then all goes on.
     """
+    write, attempts = os.pwritev, []
 
-    def half(descriptor, record, at):
-        os.pwrite(descriptor, record[: len(record) // 2], at)
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    def refuse(*_):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    def half(descriptor, buffers, at, *flags):
+        attempts.append(at)
+        if len(attempts) > 1:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(descriptor, [buffers[0][: len(buffers[0]) // 2]], at, *flags)
 
     writer = open_writer(path)
     writer.append(pack_change(CHANGES[0]), durable=True)
     writer.publish()
-    with monkeypatch.context() as patch:
-        patch.setattr(log_writer, "_write_durably", half)
-        patch.setattr(log_writer, "write_all", refuse)
+    with monkeypatch.context() as patch, refused("pwrite"):
+        patch.setattr(os, "pwritev", half)
         with pytest.raises(StorageError, match="No space left"):
             writer.append(pack_change(CHANGES[1]), durable=True)
         for _ in range(2):

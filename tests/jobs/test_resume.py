@@ -17,13 +17,13 @@ from commandline import failure, fine, run
 from forks import forked
 from resuming import JOBS, RENAMES, command, in_another, killed, near, outputs
 from speeds import slow
+from systemcalls import at_calls
 
 import fpstore.plans
 from fpstore import MinHash
 from fpstore.base.strings import StringColumn
 from fpstore.errors import CorruptStoreError, InputError, StoreLockedError
 from fpstore.jobs import compared
-from fpstore.work import places
 from fpstore.work.checkpoint import Checkpoint
 
 
@@ -462,12 +462,12 @@ def test_the_rest_of_the_folder_of_an_ended_job_goes(job_folder):
     assert not Path("p.tsv.resume").exists()
 
 
-def test_an_interrupt_as_the_folder_goes_leaves_nothing_of_it(tmp_path, monkeypatch):
+def test_an_interrupt_as_the_folder_goes_leaves_nothing_of_it(tmp_path):
     """The message said that the same command went on, and that found the output in its way."""
-    removing, calls = places.DiskPlace.remove_file, itertools.count()
+    calls = itertools.count()
 
-    def interrupted(place, name):
-        removing(place, name)
+    def interrupted(remove):
+        remove()
         if next(calls) == 1:
             raise KeyboardInterrupt
 
@@ -476,8 +476,7 @@ def test_an_interrupt_as_the_folder_goes_leaves_nothing_of_it(tmp_path, monkeypa
     for number in range(3):
         with checkpoint.create_result("rows", number):
             pass
-    monkeypatch.setattr(places.DiskPlace, "remove_file", interrupted)
-    with pytest.raises(KeyboardInterrupt), checkpoint:
+    with at_calls("unlink", interrupted), pytest.raises(KeyboardInterrupt), checkpoint:
         pass
     assert not folder.exists()
 

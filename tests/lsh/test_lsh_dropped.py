@@ -5,10 +5,12 @@ import os
 import random
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 from disks import held_files
 from letters import Letters, some_words
+from systemcalls import at_calls
 
 import fpstore
 from fpstore import lsh
@@ -52,19 +54,20 @@ def test_changes_of_a_dropped_index_are_published(path, no_collector):
     assert reader.verify().ok
 
 
-def test_keys_of_a_dropped_index_are_durable_first(path, monkeypatch):
-    from fpstore.change.committer import Committer
+def test_keys_of_a_dropped_index_are_durable_first(path):
+    flushed = []
 
-    flushed, flush = [], Committer.flush
-
-    def noted(self):
-        flush(self)
-        flushed.append(self.path.name)
+    def note(name, sync):
+        sync()
+        flushed.append(name)
 
     index = fpstore.open(path, "r+", sync="none", hasher=HASHER)
     index.insert(WORDS[40:])
-    monkeypatch.setattr(Committer, "flush", noted)
-    del index
+    with (
+        at_calls("fdatasync", partial(note, "keys"), "keys/gen-00000001/log"),
+        at_calls("fdatasync", partial(note, "documents"), "documents/gen-00000001/log"),
+    ):
+        del index
     assert flushed[:2] == ["keys", "documents"]
 
 

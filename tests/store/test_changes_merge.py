@@ -6,6 +6,7 @@ import random
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import pytest
 from background import threads_of
@@ -13,11 +14,11 @@ from forks import wait_for
 from sets import make_set
 from speeds import crossed
 from store_model import Model, check_merged, content_of, words
+from systemcalls import at_calls, refused
 
 import fpstore
 from fpstore.building.generation_writer import TrackedWork
 from fpstore.change.merge import Merge
-from fpstore.format.manifest import publish_manifest
 
 OPTIONS = {"radius": 3, "design": "flip-2", "block_bytes": 128, "filter": True}
 
@@ -359,32 +360,33 @@ def test_two_merges_take_turns(path, monkeypatch):
         assert 2 in store
 
 
-def test_join_that_cannot_be_taken_up_is_seen_by_its_own_process(tmp_path, path, monkeypatch):
+def is_for_writing(_, flags, *__, **___):
+    return flags & os.O_RDWR
+
+
+def test_join_that_cannot_be_taken_up_is_seen_by_its_own_process(tmp_path, path):
     """It is current, but the disk refuses everything from then on.
 
     The writer answers as every other process does.
     """
-
-    def replaced(*args):
-        publish_manifest(*args)
-        raise full()
-
-    def full(*_):
-        return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    def refuse(*_):
-        raise full()
-
     build(tmp_path / "more", [1, 2], [10**6, 10**6 + 1])
     with fpstore.open(path, "r+") as store, fpstore.open(path) as other:
         expected = content_of(store) | {1: {10**6}, 2: {10**6 + 1}}
-        with monkeypatch.context() as patch:
-            patch.setattr(fpstore.change.merge, "publish_manifest", replaced)
-            patch.setattr(fpstore.change.committer, "LogWriter", refuse)
+        with ExitStack() as stack:
+
+            def rename_and_fill_the_disk(rename):
+                rename()
+                writes = refused(
+                    "open", "/log", when=lambda _, flags, *__, **___: flags & os.O_RDWR
+                )
+                stack.enter_context(writes)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+            stack.enter_context(at_calls("rename", rename_and_fill_the_disk, "/manifest.json"))
             with pytest.raises(fpstore.StorageError, match="the new generation is in place"):
                 store.absorb(tmp_path / "more")
             assert content_of(store) == content_of(other) == expected
-            with pytest.raises(fpstore.StorageError, match=r"No space left.*nothing was changed"):
+            with pytest.raises(fpstore.StorageError, match="No space left"):
                 store.insert(3, 5)
             assert content_of(store) == content_of(other) == expected
         store.insert(3, 5)

@@ -10,6 +10,7 @@ from background import wait_for_threads
 from disks import held_files
 from forks import Child, reader, wait_for
 from store_model import content_of, words
+from systemcalls import at_first_call
 
 import fpstore
 from fpstore.change import merge
@@ -109,7 +110,7 @@ def test_a_commit_of_what_is_so_already_makes_it_durable(path, set_limits, sync)
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("sync", ["commit", "none"])
-def test_unpublished_rows_of_killed_writer_wait_for_next_writer(path, monkeypatch, sync):
+def test_unpublished_rows_of_killed_writer_wait_for_next_writer(path, sync):
     """Only a writer can make it durable: docs/guides/operating.md, "Durability"."""
 
     def work(pipe):
@@ -117,8 +118,8 @@ def test_unpublished_rows_of_killed_writer_wait_for_next_writer(path, monkeypatc
         store.insert(100, sync="commit")
         # With "commit", the process dies when the record is written and synced, and nobody has been
         # told.
-        monkeypatch.setattr(LogWriter, "publish", lambda log: os.kill(os.getpid(), signal.SIGKILL))
-        store.insert(101)
+        with at_first_call("pwritev", "/log", after=lambda: os.kill(os.getpid(), signal.SIGKILL)):
+            store.insert(101)
         pipe.send("returned")
         pipe.recv()
 

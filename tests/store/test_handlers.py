@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from forks import Child
 from speeds import crossed
+from systemcalls import at_first_call
 
 import fpstore
 from fpstore.base.pools import Pool
 from fpstore.base.threads import is_held
-from fpstore.format.log_writer import LogWriter
 
 ROWS = 1 << 13
 
@@ -139,13 +139,14 @@ def test_a_handler_in_a_flush_a_close_or_a_backup_is_refused(
         except fpstore.StoreLockedError as error:
             refused.append(str(error))
 
-    sync, handler = LogWriter.sync_records, in_a_handler(ask)
-    monkeypatch.setattr(
-        LogWriter, "sync_records", lambda self: (handler(), sync(self), handler())[1]
-    )
-    {"flush": store.flush, "close": store.close, "backup": lambda: store.backup(tmp_path / "copy")}[
-        call
-    ]()
+    handler = in_a_handler(ask)
+    calls = {
+        "flush": store.flush,
+        "close": store.close,
+        "backup": lambda: store.backup(tmp_path / "copy"),
+    }
+    with at_first_call("fdatasync", "/log", before=handler, after=handler):
+        calls[call]()
     assert len(refused) == 2
     assert "in the middle of a change" in refused[0]
     monkeypatch.undo()

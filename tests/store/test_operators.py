@@ -1,20 +1,20 @@
 """What operators see: the logger, the error of a merge that failed, stats and metrics."""
 
-import errno
 import json
 import logging
 import os
 import re
 import threading
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
 from background import wait_for_threads
 from commandline import failure, fine
 from limits import limited
+from systemcalls import refused
 
 import fpstore
-from fpstore.change import merge
 
 ROWS = np.arange(0, 1 << 40, 1 << 30, dtype=np.uint64)
 
@@ -25,25 +25,21 @@ def path(tmp_path):
     return tmp_path / "s"
 
 
-def fill_the_disk(patch):
-    def refuse(folder):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
-
-    patch.setattr(merge, "sync_folder", refuse)
-
-
-def failed_in_the_background(path, patch):
+def failed_in_the_background(path):
     """Insert until a merge in the background has begun, and wait until it has failed."""
-    fill_the_disk(patch)
-    with limited(merge_changes=1), fpstore.open(path, "r+", merge_at=0.0001) as store:
+    with (
+        refused("fsync", "manifest.json.tmp"),
+        limited(merge_changes=1),
+        fpstore.open(path, "r+", merge_at=0.0001) as store,
+    ):
         store.insert([5])
         wait_for_threads("merge")
         return store.stats()
 
 
-def test_failed_background_merge_is_seen_by_every_process(path, monkeypatch, caplog, capfd):
-    with monkeypatch.context() as patch, caplog.at_level(logging.INFO, "fpstore"):
-        found = failed_in_the_background(path, patch)
+def test_failed_background_merge_is_seen_by_every_process(path, caplog, capfd):
+    with caplog.at_level(logging.INFO, "fpstore"):
+        found = failed_in_the_background(path)
     assert capfd.readouterr() == ("", "")  # where logging is not configured nothing is printed
     assert "No space left on device" in found["merge_error"]
     assert str(path) in found["merge_error"]
@@ -62,16 +58,14 @@ def test_failed_background_merge_is_seen_by_every_process(path, monkeypatch, cap
         assert reader.stats()["merge_error"] is None
 
 
-def test_a_merge_that_failed_puts_off_the_next_and_no_other(path, monkeypatch, set_limits):
+def test_a_merge_that_failed_puts_off_the_next_and_no_other(path, set_limits):
     """The next waits until there are twice as many changes; when it has ended, all is as before."""
     set_limits(merge_changes=50)
     with fpstore.open(path, "r+", merge_at=0.0001) as store:
         for number, (inserted, fails, generation) in enumerate(
             [(50, True, 1), (49, False, 1), (1, False, 2), (50, False, 3)]
         ):
-            with monkeypatch.context() as patch:
-                if fails:
-                    fill_the_disk(patch)
+            with refused("fsync", "manifest.json.tmp") if fails else nullcontext():
                 store.insert(np.arange(inserted, dtype=np.uint64) + np.uint64(1000 * (number + 1)))
                 wait_for_threads("merge")
             assert store.stats()["generation"] == generation

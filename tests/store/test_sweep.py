@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from speeds import crossed, slow
+from systemcalls import at_first_call
 
 import fpstore
-from fpstore.disk import sealed
 
 TOOLS = Path(__file__).parents[2] / "tools"
 
@@ -110,7 +110,7 @@ def test_a_writer_and_readers_for_a_while(tmp_path, ids):
     ("when", "file"),
     crossed(["before", "after"], ["ids.mdb", "strings.mdb", "numbers.mdb"], share=3),
 )
-def test_a_generation_that_is_removed_while_it_is_opened(tmp_path, monkeypatch, file, when):
+def test_a_generation_that_is_removed_while_it_is_opened(tmp_path, file, when):
     """A reader between a look at the manifest and the opening of a file finds the next one."""
     path = tmp_path / "s"
     fpstore.build(path, [5], ["a"]).close()
@@ -119,22 +119,17 @@ def test_a_generation_that_is_removed_while_it_is_opened(tmp_path, monkeypatch, 
         store.merge()
         store.insert([7], ["c"])
     merge = "import fpstore, sys; s = fpstore.open(sys.argv[1], 'r+'); s.merge(); s.close()"
-    opened, merged = sealed.open_file, []
 
-    def open_slowly(name):
-        ours = name.parts[-2:] == ("gen-00000002", file)
-        if ours and when == "before":
-            merged.append(subprocess.run([sys.executable, "-P", "-c", merge, path], check=True))
-        descriptor = opened(name)
-        if ours and when == "after":
-            merged.append(subprocess.run([sys.executable, "-P", "-c", merge, path], check=True))
-        return descriptor
+    def merge_now():
+        subprocess.run([sys.executable, "-P", "-c", merge, path], check=True)
 
-    monkeypatch.setattr(sealed, "open_file", open_slowly)
-    with fpstore.open(path) as store:
+    with (
+        at_first_call("open", f"gen-00000002/{file}", **{when: merge_now}) as opened,
+        fpstore.open(path) as store,
+    ):
         assert {match.fingerprint: match.ids for match in store.probe(7)} == {
             5: ["a"],
             6: ["b"],
             7: ["c"],
         }
-        assert (len(merged), store.snapshot().generation.folder.name) == (1, "gen-00000003")
+        assert (len(opened), store.snapshot().generation.folder.name) == (1, "gen-00000003")

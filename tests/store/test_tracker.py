@@ -3,17 +3,16 @@
 Which snapshot is current when there are records, merges, renames, forks and exceptions.
 """
 
+import shutil
 import threading
 
 import pytest
 from background import wait_for_threads
 from forks import Child
 from store_model import words
+from systemcalls import at_first_call
 
 import fpstore
-from fpstore.change import merge
-from fpstore.format.log import LogReader
-from fpstore.format.manifest import prepare_manifest, publish_manifest
 from fpstore.query.delta import Delta
 from fpstore.query.generation import Generation
 from fpstore.query.tracker import Tracker
@@ -111,23 +110,23 @@ def test_reader_opens_announced_generation_before_it_is_current(
     writer.insert([10])
     asked, bits = [], tracker.snapshot().delta.bits
 
-    def publish(folder):
+    def ask():
         asked.append(opened_in_the_question(monkeypatch, lambda: held(tracker.snapshot())))
         with monkeypatch.context() as patch:
             # a generation that was met is not looked for again
             patch.setattr("fpstore.query.tracker.read_manifest", None)
             asked.append(held(tracker.snapshot()))  # it asks on while another thread opens
         wait_for_threads("open")
-        publish_manifest(folder)
 
-    def copied(folder, manifest):
-        prepare_manifest(folder, manifest)
-        for value in range(changes):  # after the merge has begun
+    def insert():  # after the merge has begun
+        for value in range(changes):
             writer.insert([20 + value])
 
-    monkeypatch.setattr(merge, "prepare_manifest", copied)
-    monkeypatch.setattr(merge, "publish_manifest", publish)
-    writer.merge()
+    with (
+        at_first_call("fsync", "manifest.json.tmp", after=insert),
+        at_first_call("rename", "/manifest.json", before=ask),
+    ):
+        writer.merge()
     now = [1, 2, 3, 10, *range(20, 20 + changes)]
     assert asked == [(0, now), now]
     writer.insert([11])
@@ -142,18 +141,15 @@ def test_reader_opens_announced_generation_before_it_is_current(
 
 def test_a_merge_between_the_manifest_and_the_log_is_noticed(path, monkeypatch):
     """The log that is opened is superseded already, and its generation not yet removed."""
-    merges = []
 
-    def opened(*arguments):
-        if not merges:
-            merges.append(path)
-            with monkeypatch.context() as patch, fpstore.open(path, "r+") as store:
-                patch.setattr("fpstore.change.committer.remove_tree", lambda folder: None)
-                store.redesign("flip-1")
-        return LogReader(*arguments)
+    def merge_and_keep_the_old():
+        with monkeypatch.context() as patch, fpstore.open(path, "r+") as store:
+            patch.setattr(shutil, "rmtree", lambda *_, **__: None)
+            store.redesign("flip-1")
+        assert (path / "gen-00000001" / "table-000.fpt").exists()
 
-    monkeypatch.setattr("fpstore.query.tracker.LogReader", opened)
-    tracker = Tracker(path)
+    with at_first_call("open", "gen-00000001/log", before=merge_and_keep_the_old):
+        tracker = Tracker(path)
     assert tracker.manifest.generation.number == 1
     with fpstore.open(path, "r+") as store:
         store.insert([10])

@@ -21,7 +21,6 @@ from inputs import json_lines
 
 import fpstore
 from fpstore.errors import InputError, StorageError, StoreExistsError
-from fpstore.hashing.documents import Walk
 
 HASHES = [0, 1, 0xFFFF_0000, 0xFFFF_0001]
 NAN = [5.0, math.nan, 1.0, 2.0]
@@ -259,20 +258,17 @@ def test_json_has_ids_as_they_are(here):
     assert '"日本"' in fine("probe", "日本.fps", "0xffff0000", "--json")
 
 
-def test_a_file_that_changes_after_it_was_read_is_not_copied(tmp_path, monkeypatch):
+def test_a_file_that_changes_after_it_was_read_is_not_copied(tmp_path):
     (tmp_path / "notes").mkdir()
     for name, text in (("a", "the quick brown fox"), ("b", "a crow and its cheese")):
         (tmp_path / "notes" / f"{name}.txt").write_text(text)
-    read = Walk.text
 
-    def changing(walk, file):
-        found = read(walk, file)
-        file.path.write_text("another text of another length")
-        return found
+    def change(phase, done, total):
+        if phase == "reading":
+            (tmp_path / "notes" / "a.txt").write_text("another text of another length")
 
-    monkeypatch.setattr(Walk, "text", changing)
     with pytest.raises(InputError, match=r"a\.txt: changed while it was read"):
-        fpstore.dedup(tmp_path / "notes", tmp_path / "clean", text=True)
+        fpstore.dedup(tmp_path / "notes", tmp_path / "clean", text=True, progress=change)
     assert not (tmp_path / "clean").exists()
 
 

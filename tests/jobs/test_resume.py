@@ -299,22 +299,25 @@ def test_an_interrupt_says_how_to_go_on(job_folder, monkeypatch):
     assert forked(interrupted) == f"130 fpstore: interrupted; {kept}\n"
 
 
-def test_no_text_of_a_finished_part_is_hashed_again(job_folder, monkeypatch):
-    hashed, seen = MinHash.hashed, []
-    monkeypatch.setattr(
-        MinHash, "hashed", lambda self, items: seen.extend(items) or hashed(self, items)
-    )
+def test_no_text_of_a_finished_part_is_hashed_again(job_folder):
+    seen = []
+
+    class Noting(MinHash):
+        def hashed(self, items):
+            seen.extend(items)
+            return super().hashed(items)
 
     def stop(phase, done, total):
         if phase == "reading" and done > 500:
             raise KeyboardInterrupt
 
-    wanted = fpstore.dedup("c.jsonl", text="text", threads=1)
+    options = {"text": "text", "threads": 1, "fingerprinter": Noting(), "radius": 45}
+    wanted = fpstore.dedup("c.jsonl", **options)
     texts = list(seen)
     with pytest.raises(KeyboardInterrupt):
-        fpstore.dedup("c.jsonl", text="text", threads=1, progress=stop, resume="kept")
+        fpstore.dedup("c.jsonl", progress=stop, resume="kept", **options)
     seen.clear()
-    found = fpstore.dedup("c.jsonl", text="text", threads=1, resume="kept")
+    found = fpstore.dedup("c.jsonl", resume="kept", **options)
     assert (found.kept.tolist(), list(found.clusters)) == (
         wanted.kept.tolist(),
         list(wanted.clusters),

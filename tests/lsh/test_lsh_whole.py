@@ -13,7 +13,7 @@ from inputs import json_lines
 from letters import Letters, some_words
 from reference_lsh import Model
 from speeds import crossed
-from systemcalls import refused
+from systemcalls import at_first_call, refused
 
 import fpstore
 from fpstore import InputError, MinHash, _kernel, lsh
@@ -267,23 +267,18 @@ def test_numbers_become_wider_only_after_a_merge_of_keys(tmp_path, monkeypatch, 
     built(tmp_path / "i", WORDS[:4], lsh.plan(4, HASHER, 0.8, bands=(6, 3), radius=8)).close()
     with opened(tmp_path / "i", "r+") as index:
         index.delete(["w0"])
-        merge_keys, threads = index._writer._merge_keys, []
+        inserting = threading.Thread(
+            target=lambda: index.insert(WORDS[4:20], [f"w{i}" for i in range(4, 20)])
+        )
 
-        def merge(*args):
-            if not threads:
-                threads.append(
-                    threading.Thread(
-                        target=lambda: index.insert(WORDS[4:20], [f"w{i}" for i in range(4, 20)])
-                    )
-                )
-                threads[0].start()
-                threads[0].join(0.3)  # it waits for this merge
-                assert threads[0].is_alive()
-            merge_keys(*args)
+        def insert():
+            inserting.start()
+            inserting.join(0.3)  # it waits for this merge
+            assert inserting.is_alive()
 
-        monkeypatch.setattr(index._writer, "_merge_keys", merge)
-        index.merge(threads=1)
-        threads[0].join()
+        with at_first_call("rename", "keys/manifest.json", before=insert):
+            index.merge(threads=1)
+            inserting.join()
         assert index.stats()["number_bits"] == 6
         assert index.verify().ok
         model = model_of(index, WORDS[:20])

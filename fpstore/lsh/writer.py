@@ -105,9 +105,9 @@ class IndexWriter:
                 layout = self._parts.layout
                 new, stored = layout.widen(2 * self.next) or layout, self._prepare_merge()
                 if new != layout:  # entries change, so inserts must wait
-                    self._merge_keys(layout, new, stored, resources)
+                    self.merge_keys(layout, new, stored, resources)
             if new == layout:
-                self._merge_keys(layout, new, stored, resources)
+                self.merge_keys(layout, new, stored, resources)
         self._parts.documents.merge(
             memory=resources.memory, threads=resources.threads, progress=resources.progress
         )
@@ -130,7 +130,7 @@ class IndexWriter:
                     "it again"
                 )
                 raise StorageError(message, path=path)
-            self._merge_keys(layout, new, self._prepare_merge(), make_resources(None, None, None))
+            self.merge_keys(layout, new, self._prepare_merge(), make_resources(None, None, None))
 
     def check(self) -> None:
         """Refuse changes of a process that is not the writer, as after a fork."""
@@ -153,7 +153,7 @@ class IndexWriter:
             stored[document_numbers(rows)] = True
         return stored
 
-    def _merge_keys(
+    def merge_keys(
         self, layout: EntryLayout, new: EntryLayout, stored: Flags, resources: Resources
     ) -> None:
         writer = self._parts.keys.writer()

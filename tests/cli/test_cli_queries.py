@@ -95,9 +95,9 @@ def test_probe_streams_many_queries_exactly(folder: Path) -> None:
 def test_probe_text_finds_the_documents(folder: Path) -> None:
     out = fine("probe", "notes.fps", "draft.txt")
     assert {line.split("\t")[3] for line in out.splitlines()} == {"notes/one.txt", "notes/two.txt"}
-    found = json.loads(fine("probe", "notes.fps", "-", "--json", stdin=TEXT))
-    assert found["document"] == "-"
-    assert {"fingerprint": found["query"], "distance": 0, "ids": ["notes/one.txt"]} in found[
+    summary = json.loads(fine("probe", "notes.fps", "-", "--json", stdin=TEXT))
+    assert summary["document"] == "-"
+    assert {"fingerprint": summary["query"], "distance": 0, "ids": ["notes/one.txt"]} in summary[
         "matches"
     ]
     fine("probe", "notes.fps", "draft.txt", "notes/one.txt", "-o", "m.parquet")
@@ -180,9 +180,9 @@ def test_nearest_writes_the_nearest(folder: Path) -> None:
 
 
 def test_nearest_writes_json_and_files(folder: Path) -> None:
-    found = json.loads(fine("nearest", "crawl.fps", "0xFF", "-k", 2, "--json"))
-    assert [sorted(m) for m in found["matches"]] == [["distance", "fingerprint", "ids"]] * 2
-    assert sorted(found) == ["matches", "query"]
+    summary = json.loads(fine("nearest", "crawl.fps", "0xFF", "-k", 2, "--json"))
+    assert [sorted(m) for m in summary["matches"]] == [["distance", "fingerprint", "ids"]] * 2
+    assert sorted(summary) == ["matches", "query"]
     fine(
         "nearest", "crawl.fps", "--input", "queries.npy", "-k", 1, "-o", "m.parquet", "--threads", 2
     )
@@ -224,18 +224,18 @@ def test_insert_unmatched_above_the_radius_says_what_to_build(folder: Path) -> N
 def test_plan_tells_where_a_scan_is_cheaper(folder: Path) -> None:
     out = fine("plan", "2^20", "-r", 12, "--all")
     assert [line.split()[0] for line in out.splitlines()].count("scan") == 1
-    told = (
+    message = (
         "For 1,048,576 fingerprints, look-ups take less time than a scan up to radius 16, above "
         "which there are none. "
     )
-    assert out.splitlines()[-1].startswith(f"{told}At radius 12 a scan is cheaper for up to ")
-    found = json.loads(fine("plan", "2^20", "-r", 12, "--json"))
-    assert (found["fingerprints"], found["radius"], found["scan"]["cheaper_from_radius"]) == (
+    assert out.splitlines()[-1].startswith(f"{message}At radius 12 a scan is cheaper for up to ")
+    summary = json.loads(fine("plan", "2^20", "-r", 12, "--json"))
+    assert (summary["fingerprints"], summary["radius"], summary["scan"]["cheaper_from_radius"]) == (
         1 << 20,
         12,
         17,
     )
-    assert f"{found['scan']['cheaper_up_to_fingerprints']:,} fingerprints." in out
+    assert f"{summary['scan']['cheaper_up_to_fingerprints']:,} fingerprints." in out
     assert (
         fine("plan", "2^20", "-r", 30).splitlines()[-1]
         == "Above radius 16 there are no look-ups, only a scan."
@@ -300,8 +300,8 @@ def test_inputs_without_ids_have_rows_only(folder: Path) -> None:
     ] * 2
     fine(*command, "-o", "m.parquet")
     assert pq.read_table("m.parquet").column_names[4:] == ["row"]
-    told = [line.split("\t")[3:] for line in fine(*command, "--with-queries").splitlines()]
-    assert told == [["a", "0"], ["a again", "0"], ["b", "1"]]
+    rows = [line.split("\t")[3:] for line in fine(*command, "--with-queries").splitlines()]
+    assert rows == [["a", "0"], ["a again", "0"], ["b", "1"]]
     Path("none.tsv").write_text("")
     assert fine("probe", "crawl.fps", "--input", "none.tsv", "--with-queries", code=1) == ""
     fine("probe", "crawl.fps", "--input", "none.tsv", "-o", "m.parquet", code=1)

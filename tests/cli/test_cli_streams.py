@@ -52,14 +52,14 @@ def test_each_line_is_answered_before_the_next_is_sent(
     folder: Path, verb: tuple[str, ...], form: str
 ) -> None:
     rng = np.random.default_rng(7)
-    asked = [
+    queries = [
         int(f) ^ 1 << int(bit)
         for f, bit in zip(rng.choice(FINGERPRINTS, 50), rng.integers(0, 64, 50), strict=True)
     ]
-    Path("q.tsv").write_text("".join(f"{f:016x}\tid{i}\n" for i, f in enumerate(asked)))
+    Path("q.tsv").write_text("".join(f"{f:016x}\tid{i}\n" for i, f in enumerate(queries)))
     wanted = fine(*verb, "--input", "q.tsv", "--json").splitlines()
     with Conversation(*verb, "--input", "-", "--format", form, "--json") as one:
-        for i, f in enumerate(asked):
+        for i, f in enumerate(queries):
             one.send(query(form, f, f"id{i}"))
             assert one.answer() == wanted[i]
         assert one.ended() == (0, b"", "")
@@ -181,10 +181,10 @@ def test_rows_left_out_behind_the_last_chunk_are_no_error(
     Path("p.jsonl").write_text(json_lines(rows))
     out = run("insert", "pages.fps", "p.jsonl", *TEXT_AND_URL, "-q", *options)
     assert (out.exit_code, out.stderr) == (0, "")
-    found = [
+    written = [
         (row["query_id"], row.get("reason")) for row in map(json.loads, out.stdout.splitlines())
     ]
-    assert found == (
+    assert written == (
         [("x", None), ("y", "no words"), ("z", "no words")] if "--json" in options else []
     )
     assert fine("ids", "pages.fps", "x").endswith("\tx\n")
@@ -348,27 +348,27 @@ def converse(one: Conversation, send: Callable[[bytes], object]) -> None:
 
 @pytest.mark.full
 def test_sockets_and_pipes_of_every_kind(folder: Path) -> None:
-    asked = ("probe", "crawl.fps", "-r", 0, "--input")
+    arguments = ("probe", "crawl.fps", "-r", 0, "--input")
     near, far = socket.socketpair()
-    with near, far, Conversation(*asked, "-", stdin=far.fileno()) as one:
+    with near, far, Conversation(*arguments, "-", stdin=far.fileno()) as one:
         far.close()
         converse(one, near.sendall)
         near.shutdown(socket.SHUT_WR)
         assert one.ended() == (0, b"", "")
     os.mkfifo("queries.txt")
-    with Conversation(*asked, "queries.txt", stdin=subprocess.DEVNULL) as one:
+    with Conversation(*arguments, "queries.txt", stdin=subprocess.DEVNULL) as one:
         with Path("queries.txt").open("wb", buffering=0) as fifo:
             converse(one, fifo.write)
         assert one.ended() == (0, b"", "")
     out, into = os.pipe()
     os.set_blocking(out, False)  # Node and others leave their pipes so
-    with os.fdopen(out, "rb") as end, Conversation(*asked, "-", stdin=end) as one:
+    with os.fdopen(out, "rb") as end, Conversation(*arguments, "-", stdin=end) as one:
         end.close()
         converse(one, lambda data: os.write(into, data))
         os.close(into)
         assert one.ended() == (0, b"", "")
     leader, follower = pty.openpty()  # a terminal is read by lines, and once to its end
-    with Conversation(*asked, "-", stdin=follower) as one:
+    with Conversation(*arguments, "-", stdin=follower) as one:
         os.close(follower)
         converse(one, lambda data: os.write(leader, data))
         os.write(leader, b"\x04")  # Ctrl-D
@@ -403,8 +403,8 @@ def test_a_fast_producer_is_answered_in_large_batches(folder: Path) -> None:
     assert cat.stdout is not None
     cat.stdout.close()
     assert cat.wait(TIMEOUT_SECONDS) == 0
-    calls, asked = map(int, done.stdout.split())
-    assert (asked, done.stderr) == (rows, "")
+    calls, queries = map(int, done.stdout.split())
+    assert (queries, done.stderr) == (rows, "")
     assert calls < rows / 1000
     probe = ("probe", "crawl.fps", "--input", "many.txt", "--json")
     fine(*probe, "-o", "same.jsonl", code=done.returncode)
@@ -524,6 +524,6 @@ def test_ids_of_wrong_lines_do_not_end_a_writer(tmp_path, monkeypatch, lines, re
     with Conversation("insert", "s.fps", "-", *options) as one:
         for batch in (lines, [last]):
             one.send("".join(f"{line}\n" for line in batch))
-            found = [json.loads(one.answer()) for _ in batch]
-            assert [row.get("reason") for row in found] == (reasons if batch is lines else [None])
+            rows = [json.loads(one.answer()) for _ in batch]
+            assert [row.get("reason") for row in rows] == (reasons if batch is lines else [None])
         assert one.ended()[0] == 1

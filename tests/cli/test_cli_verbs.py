@@ -21,9 +21,9 @@ from fpstore.hashing import SimHash
 
 
 def test_stats(folder: Path) -> None:
-    found = json.loads(fine("stats", "crawl.fps", "--json", "--full"))
-    assert found["fingerprints"] == 7
-    assert sum(found["distribution"]["h"].values()) == 6
+    summary = json.loads(fine("stats", "crawl.fps", "--json", "--full"))
+    assert summary["fingerprints"] == 7
+    assert sum(summary["distribution"]["h"].values()) == 6
     out = fine("stats", "notes.fps", "--full")
     assert re.search(r"^fingerprints +2$", out, re.MULTILINE)
     assert re.search(r"^total +[\d,]+ +[\d.]+ [kM]B$", out, re.MULTILINE)
@@ -83,8 +83,8 @@ def test_ids_are_found(folder: Path) -> None:
     )
     assert fine("ids", "crawl.fps", "nobody", "--quiet") == ""
     assert run("ids", "crawl.fps", "x", "y").stderr == "fpstore: crawl.fps: 2 ids are not stored\n"
-    found = [json.loads(line) for line in fine("ids", "crawl.fps", "far", "--json").splitlines()]
-    assert found == [{"fingerprint": f"{int(FINGERPRINTS[3]):016x}", "id": "far"}]
+    lines = [json.loads(line) for line in fine("ids", "crawl.fps", "far", "--json").splitlines()]
+    assert lines == [{"fingerprint": f"{int(FINGERPRINTS[3]):016x}", "id": "far"}]
 
 
 def test_integer_ids_are_found(folder: Path) -> None:
@@ -134,15 +134,15 @@ def test_plan_reads_numbers() -> None:
 
 @pytest.mark.full
 def test_plan(folder: Path) -> None:
-    found = json.loads(
+    summary = json.loads(
         fine("plan", "2^24", "--disk-budget", "300MB", "--memory-budget", "64GiB", "--json")
     )["plans"]
-    assert found == sorted(found, key=lambda p: not p["fits"])
-    assert {p["fits"] for p in found} == {True, False}
+    assert summary == sorted(summary, key=lambda p: not p["fits"])
+    assert {p["fits"] for p in summary} == {True, False}
     lines = fine(
         "plan", "2^24", "--disk-budget", "300MB", "--memory-budget", "64GiB", "--all"
     ).splitlines()
-    assert [line.split()[0] for line in lines[2:-4]] == [p["design"] for p in found]
+    assert [line.split()[0] for line in lines[2:-4]] == [p["design"] for p in summary]
     assert lines[-4].startswith("Times are estimates for one slow thread")
     assert lines[-3].startswith("bytes/fp leaves out ids")
     assert lines[-2].startswith(
@@ -200,8 +200,8 @@ def test_plan_shows_the_best_rows_and_with_all_every_one(folder: Path) -> None:
         assert (lines[2 + shown] == f"and {len(designs) - 12} more: --all shows them.") == (
             not arguments
         )
-    found = json.loads(fine("plan", "2^24", "--width", 128, "--json"))
-    assert (found["width"], len(found["plans"])) == (128, len(fpstore.plan(1 << 24, width=128)))
+    summary = json.loads(fine("plan", "2^24", "--width", 128, "--json"))
+    assert (summary["width"], len(summary["plans"])) == (128, len(fpstore.plan(1 << 24, width=128)))
 
 
 @pytest.mark.sampled(1)
@@ -209,12 +209,12 @@ def test_plan_shows_the_best_rows_and_with_all_every_one(folder: Path) -> None:
     ("n", "prefer"), crossed([100, 1000, 5000, 1 << 20], ["balance", "speed", "space"], share=3)
 )
 def test_plan_says_why_auto_does_not_take_the_fastest_design(n: int, prefer: str) -> None:
-    told = fine("plan", n, "--radius", 10, "--prefer", prefer)
+    output = fine("plan", n, "--radius", 10, "--prefer", prefer)
     scan_is_cheaper = (
         json.loads(fine("plan", n, "--radius", 10, "--json"))["scan"]["cheaper_from_radius"] <= 10
     )
     differs = (fpstore.plan(n, 10, prefer=prefer)[0].name == "scan") != scan_is_cheaper
-    assert told.endswith("auto weighs bytes, too.\n") == (differs and prefer != "speed")
+    assert output.endswith("auto weighs bytes, too.\n") == (differs and prefer != "speed")
 
 
 @pytest.mark.sampled(1)
@@ -233,10 +233,10 @@ def test_a_tiny_store_prints_no_ratio(folder: Path, n: int) -> None:
     assert told == [n >= 4096] * 3
     assert planned.startswith(f"{n:,} fingerprint{'' if n == 1 else 's'}, ")
     assert ("The first table is empty." in out) == (n == 0)
-    found = json.loads(fine("stats", "n.fps", "--json"))
-    assert (found["ratio_to_limit"] is None) == (found["ratio_to_raw"] is None) == (n < 4096)
+    summary = json.loads(fine("stats", "n.fps", "--json"))
+    assert (summary["ratio_to_limit"] is None) == (summary["ratio_to_raw"] is None) == (n < 4096)
     disk = json.loads(fine("plan", n, "--json"))["plans"][0]["disk_bytes"]
-    assert disk == pytest.approx(found["bytes"]["total"], rel=0.2)
+    assert disk == pytest.approx(summary["bytes"]["total"], rel=0.2)
     assert fine("verify", "n.fps").startswith(f"n.fps: sound: {n:,} fingerprint")
 
 
@@ -266,8 +266,8 @@ def test_verify_of_a_store_that_cannot_be_opened_names_the_fault(folder: Path) -
         "1 fault; it cannot be opened, so the rest was not read: fpstore repair keeps what is "
         "intact" in done.stderr
     )
-    found = json.loads(run("verify", "crawl.fps", "--json").stdout)
-    assert (found["ok"], len(found["faults"])) == (False, 1)
+    summary = json.loads(run("verify", "crawl.fps", "--json").stdout)
+    assert (summary["ok"], len(summary["faults"])) == (False, 1)
 
 
 def test_unmatched_rows_without_ids_get_numbers_in_empty_store(folder: Path) -> None:
@@ -302,14 +302,14 @@ def test_inserts_that_make_the_delta_large_end_with_a_merge(
     assert insert(1) == 2
     np.save("new.npy", rng.integers(0, 2**64, 12, np.uint64))
     fine("insert", "numbers.fps", "new.npy", "-q")
-    told = (
+    message = (
         "numbers.fps: nothing to merge yet: 12 changes since the last merge; --at {} merges from "
         "{} on\n"
     )
     # of 14 fingerprints in the tables
-    assert fine("merge", "numbers.fps", "--at", 50) == told.format(50, "700")
-    assert fine("merge", "numbers.fps", "--at", 0.9) == told.format(0.9, "13")
-    assert fine("merge", "numbers.fps", "--at", 1e308) == told.format(
+    assert fine("merge", "numbers.fps", "--at", 50) == message.format(50, "700")
+    assert fine("merge", "numbers.fps", "--at", 0.9) == message.format(0.9, "13")
+    assert fine("merge", "numbers.fps", "--at", 1e308) == message.format(
         "1e+308", "9,223,372,036,854,775,808"
     )
     assert "generation 3, " in fine("merge", "numbers.fps", "--at", 0.1)
@@ -324,12 +324,12 @@ def test_delta_that_outgrows_the_tables_is_noted_once_at_the_end(
     for name, part in (("few.npy", rows[: held - 1]), ("more.npy", rows[held - 1 :])):
         np.save(name, part)
     assert run("insert", "numbers.fps", "few.npy").stderr == ""
-    told = run("insert", "numbers.fps", "more.npy").stderr
-    assert told.startswith(
+    output = run("insert", "numbers.fps", "more.npy").stderr
+    assert output.startswith(
         f"fpstore: numbers.fps: {held + 20} changes since the last merge, for {held} fingerprints "
         "in"
     )
-    assert told.endswith("Merge it: fpstore merge, or Store.merge()\n")
+    assert output.endswith("Merge it: fpstore merge, or Store.merge()\n")
     assert run("delete", "numbers.fps", "0").stderr.startswith(
         f"fpstore: numbers.fps: {held + 21} changes since"
     )
@@ -394,14 +394,14 @@ def test_a_merge_of_nothing_says_so(folder: Path) -> None:
         == "numbers.fps: nothing to merge yet: 0 changes since the last merge\n"
     )
     fine("insert", "numbers.fps", "b.npy", "-q")
-    told = (
+    message = (
         "numbers.fps: nothing to merge yet: 4 changes since the last merge; --at 0.1 merges from "
         "65,536 on\n"
     )
-    assert fine("merge", "numbers.fps", "--at", 0.1) == told
+    assert fine("merge", "numbers.fps", "--at", 0.1) == message
     assert json.loads(fine("merge", "numbers.fps", "--at", 0.1, "--json"))["merged"] is False
-    found = json.loads(fine("merge", "numbers.fps", "--json"))
-    assert (found["merged"], found["generation"]) == (True, 2)
+    summary = json.loads(fine("merge", "numbers.fps", "--json"))
+    assert (summary["merged"], summary["generation"]) == (True, 2)
 
 
 def test_an_upsert_tells_of_changed_rows(folder: Path) -> None:

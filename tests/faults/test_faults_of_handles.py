@@ -94,19 +94,21 @@ def test_a_child_reads_ids_of_what_was_merged_away_or_renamed(tmp_path, what, ki
     path = tmp_path / "s"
     fpstore.build(path, FINGERPRINTS[:100], kind(range(100)), design="flip-1").close()
     with fpstore.open(path) as store:
-        found = store.probe_many(FINGERPRINTS[:5])
-        expected = found.read_ids()
+        matches = store.probe_many(FINGERPRINTS[:5])
+        expected = matches.read_ids()
         if what == "renamed":
             path.rename(tmp_path / "moved")
             # which takes its name
             fpstore.build(path, FINGERPRINTS[:100], kind(range(500, 600)), design="flip-1").close()
-        child = Child(lambda pipe: (pipe.recv(), pipe.send(list(found.read_ids()[1])), pipe.recv()))
+        child = Child(
+            lambda pipe: (pipe.recv(), pipe.send(list(matches.read_ids()[1])), pipe.recv())
+        )
         if what == "merged":
             with fpstore.open(path, "r+") as writer:
                 writer.delete(fingerprints=FINGERPRINTS[:1])
                 writer.merge(threads=1)
         child.pipe.send(None)
-        assert child.receive() == list(expected[1]) == list(found.read_ids()[1])
+        assert child.receive() == list(expected[1]) == list(matches.read_ids()[1])
         child.pipe.send(None)
         child.end()
 

@@ -49,13 +49,13 @@ def sorts(rows):
 def test_a_sort_of_another_thread_ends_when_it_is_stopped(name):
     rows = np.random.default_rng(1).integers(0, 2**64, 1 << 18, dtype=np.uint64)
     stop = _kernel.Stop()
-    told = []
+    messages = []
 
     def work():
         try:
             sorts(rows)[name](stop)
         except InterruptedError as error:
-            told.append(str(error))
+            messages.append(str(error))
 
     for set_before in (False, True):
         if set_before:
@@ -64,7 +64,7 @@ def test_a_sort_of_another_thread_ends_when_it_is_stopped(name):
         thread = threading.Thread(target=work)
         thread.start()
         thread.join()
-    assert told == ["the call was stopped"]
+    assert messages == ["the call was stopped"]
 
 
 # The first sort of a worker sends the signal and begins when this process has been told: it is

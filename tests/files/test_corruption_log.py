@@ -49,9 +49,9 @@ def copy(good, tmp_path, set_limits):
 
 def quick(store):
     """Return what the log has changed: what is there, and what is there no more."""
-    asked = [*FINGERPRINTS[:30:2].tolist(), *(FINGERPRINTS[:5] ^ 1).tolist()]
+    queries = [*FINGERPRINTS[:30:2].tolist(), *(FINGERPRINTS[:5] ^ 1).tolist()]
     return (
-        [(f, store[f]) for f in asked if f in store],
+        [(f, store[f]) for f in queries if f in store],
         len(store),
         [column.tolist() for column in store.fingerprints_of(STRINGS[:8])],
     )

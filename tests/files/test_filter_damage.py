@@ -429,9 +429,9 @@ def test_stats_does_not_count_a_filter_that_is_left_out(copy, at):
 def test_the_command_line_tells_of_a_damaged_filter(copy, at):
     """Its user sees no log."""
     flip(copy / FILTER, at)
-    asked = [f"{int(fingerprint):016x}" for fingerprint in FINGERPRINTS[:20]]
+    queries = [f"{int(fingerprint):016x}" for fingerprint in FINGERPRINTS[:20]]
     # -P: a checkout without a kernel is not taken for the installed package.
-    command = [sys.executable, "-P", "-m", "fpstore", "probe", copy, *asked]
+    command = [sys.executable, "-P", "-m", "fpstore", "probe", copy, *queries]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0
     assert done.stderr.count("probes go on without this filter") == 1

@@ -120,15 +120,15 @@ def test_the_end_is_told_before_it_is_called_exact(full, monkeypatch):
     """A reader that asks in between must not take the old end for the exact one."""
     path, places = full
     path.write_bytes(with_words(path.read_bytes(), places[2], boot_word() ^ 1))
-    reader, told = open_reader(path), []
+    reader, messages = open_reader(path), []
 
     def asked():
-        told.append(reader.published_end)
+        messages.append(reader.published_end)
         return boot_word()
 
     monkeypatch.setattr(log_writer, "boot_word", asked)
     open_writer(path).close()
-    assert told == [places[-1]]
+    assert messages == [places[-1]]
     reader.close()
 
 

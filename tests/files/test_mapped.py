@@ -129,8 +129,8 @@ def test_a_large_batch_maps_all_that_is_cached(disk_path, design):
     known = cached_bytes(table) == -(-table.stat().st_size // 4096) * 4096
 
     def is_whole(store: fpstore.Store, count: int) -> bool:
-        found = store.probe_many(np.full(count, rows[0]))
-        assert len(found.fingerprints) == count
+        matches = store.probe_many(np.full(count, rows[0]))
+        assert len(matches.fingerprints) == count
         return all(table["Rss"] == table["Size"] for table in mappings(path))
 
     with fpstore.open(path) as store:

@@ -478,7 +478,7 @@ def test_a_file_that_is_mostly_a_hole(tmp_path, name, with_manifest):
 def test_a_value_that_is_mostly_a_hole(tmp_path, monkeypatch):
     """A record of any length can be forged where the file has nothing."""
     path = make(tmp_path / "s", "string", changes=False)
-    file, asked = path / GENERATION / IDS_FILE, []
+    file, calls = path / GENERATION / IDS_FILE, []
     data = file.read_bytes()
     page = next(at for at in range(8192, len(data), 4096) if data[at + 10 : at + 12] == b"\2\0")
     node = page + int.from_bytes(data[page + 16 : page + 18], "little")
@@ -494,9 +494,9 @@ def test_a_value_that_is_mostly_a_hole(tmp_path, monkeypatch):
         opened.truncate(1 << 35)
     read = intact.read_if_possible
     monkeypatch.setattr(
-        intact, "read_if_possible", lambda *where: asked.append(where[3]) or read(*where)
+        intact, "read_if_possible", lambda *where: calls.append(where[3]) or read(*where)
     )
     for _ in range(2):
-        assert not fpstore.repair(path, tmp_path / f"new {len(asked)}").complete
-        assert max(asked) < 1 << 20
+        assert not fpstore.repair(path, tmp_path / f"new {len(calls)}").complete
+        assert max(calls) < 1 << 20
         (path / MANIFEST_FILE).unlink(missing_ok=True)

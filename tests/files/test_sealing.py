@@ -48,7 +48,7 @@ def test_damaged_page_is_noticed_only_by_those_who_read_it(copy, tree, at):
     numbers = [number for number in range(COUNT) if leaf_of[number] == bad]
     first, end = numbers[0], numbers[-1] + 1
     flip(copy, bad * PAGE + 3000)
-    told = f"damaged at byte {bad * PAGE} "
+    message = f"damaged at byte {bad * PAGE} "
     others = [range(max(first - 200, 0), first)] * (first > 0) + [
         range(end, min(end + 200, COUNT))
     ] * (end < COUNT)
@@ -74,13 +74,13 @@ def test_damaged_page_is_noticed_only_by_those_who_read_it(copy, tree, at):
             reader.close()
         for asked in wrong:
             reader = SealedReader(copy, shape)
-            with pytest.raises(DAMAGED, match=told) as caught:
+            with pytest.raises(DAMAGED, match=message) as caught:
                 WAYS[way](reader, asked[::order])
             assert caught.value.got == bad * PAGE
             reader.close()
     reader = SealedReader(copy, shape)
     for read in (reader.verify, reader.file.check_all, lambda: next(reader.items())):
-        with pytest.raises(DAMAGED, match=told):
+        with pytest.raises(DAMAGED, match=message):
             read()
     reader.close()
 

@@ -441,8 +441,12 @@ def test_columns_of_texts():
         pd.Series(["the fox", None, "a crow"], dtype="string"),
         np.array(["the fox", None, "a crow"], object),
     ):
-        found, known = simhash.fingerprints(column, empty="mask")
-        assert found.tolist() == [simhash.fingerprint("the fox"), 0, simhash.fingerprint("a crow")]
+        fingerprints, known = simhash.fingerprints(column, empty="mask")
+        assert fingerprints.tolist() == [
+            simhash.fingerprint("the fox"),
+            0,
+            simhash.fingerprint("a crow"),
+        ]
         assert known.tolist() == [True, False, True]
         with pytest.raises(InputError, match="item 1: the text '' is blank"):
             simhash.fingerprints(column)

@@ -60,8 +60,8 @@ def test_fingerprints_are_those_of_the_definition():
         assert [hasher.fingerprint(v) for v in vectors[:3]] == expected[:3]
     many = embeddings(3, 3000)  # which are multiplied in pieces
     planes = plane_weights(3000, 32, 0).astype(int).tolist()
-    found = HyperplaneHash(dimension=3000, width=32).fingerprints(many)
-    assert found.tolist() == [reference.hyperplane(planes, v) for v in many.tolist()]
+    fingerprints = HyperplaneHash(dimension=3000, width=32).fingerprints(many)
+    assert fingerprints.tolist() == [reference.hyperplane(planes, v) for v in many.tolist()]
     assert HyperplaneHash(dimension=3, width=256).fingerprints([]).shape == (0, 32)
 
 
@@ -92,9 +92,9 @@ FINITE = {"allow_nan": False, "allow_infinity": False}
     )
 )
 def test_any_finite_numbers_have_the_exact_signs(vectors):
-    found, known = SMALL.fingerprints(vectors, empty="mask")
+    fingerprints, known = SMALL.fingerprints(vectors, empty="mask")
     assert known.tolist() == [any(v) for v in vectors.tolist()]
-    assert found.tolist() == [reference.hyperplane(PLANES, v) for v in vectors.tolist()]
+    assert fingerprints.tolist() == [reference.hyperplane(PLANES, v) for v in vectors.tolist()]
 
 
 def on_plane(bit, scale):
@@ -216,7 +216,7 @@ print(HyperplaneHash(dimension=200).fingerprints(np.float32(vectors)).tolist())
 def test_fingerprints_do_not_depend_on_blas_kernels_or_threads():
     """OpenBLAS adds in another order on other processors and with more threads."""
     settings_ = ({}, {"OPENBLAS_NUM_THREADS": "1", "OPENBLAS_CORETYPE": "Nehalem"})
-    found = {
+    outcome = {
         subprocess.run(
             [sys.executable, "-c", OTHERS],
             env={**os.environ, **variables},
@@ -226,7 +226,7 @@ def test_fingerprints_do_not_depend_on_blas_kernels_or_threads():
         ).stdout
         for variables in settings_
     }
-    assert len(found) == 1
+    assert len(outcome) == 1
 
 
 # ---- what has no fingerprint, and what is refused ----
@@ -236,9 +236,9 @@ def test_a_vector_of_zeros_has_no_fingerprint():
     vectors = embeddings(5)
     vectors[3] = [0.0, -0.0] * 50
     hasher = HyperplaneHash(dimension=100)
-    found, known = hasher.fingerprints(vectors, empty="mask")
+    fingerprints, known = hasher.fingerprints(vectors, empty="mask")
     assert known.tolist() == [True, True, True, False, True]
-    assert found[3] == 0
+    assert fingerprints[3] == 0
     with pytest.raises(InputError, match="item 3: all components of the vector are 0"):
         hasher.fingerprints(vectors)
     with pytest.raises(InputError, match="all components"):

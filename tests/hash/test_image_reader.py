@@ -282,12 +282,14 @@ def test_progress_of_pictures_is_told_before_many_are_read(tmp_path):
     for seed in range(70):
         (tmp_path / "photos" / f"{seed:02}.png").write_bytes(encoded(scene(seed, (40, 30))))
     reader = ImageReader(tmp_path / "photos", ImageHash(), threads=1)
-    told = []
+    messages = []
     with fpstore.build(
-        tmp_path / "s.fps", reader, progress=lambda *call: told.append((*call, reader.bytes_done))
+        tmp_path / "s.fps",
+        reader,
+        progress=lambda *call: messages.append((*call, reader.bytes_done)),
     ):
         pass
-    first = next(call for call in told if call[1])
+    first = next(call for call in messages if call[1])
     assert first[:3] == ("reading", 64, None)
     assert 0 < first[3] < reader.bytes_total
 

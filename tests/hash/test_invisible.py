@@ -181,12 +181,12 @@ def test_copies_of_texts_without_letters_go(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     texts = [*SYMBOLS, SENTENCE, "", "  ", None]
     for search in ("exact", "bands"):
-        found = fpstore.dedup(pa.table({"text": texts * 3}), text="text", search=search)
-        assert found.kept["text"].to_pylist() == [*texts[:-3], *["", "  ", None] * 3]
+        result = fpstore.dedup(pa.table({"text": texts * 3}), text="text", search=search)
+        assert result.kept["text"].to_pylist() == [*texts[:-3], *["", "  ", None] * 3]
     rows = [{"id": place, "text": text} for place, text in enumerate(SYMBOLS)]
     Path("b.jsonl").write_text(json_lines(rows))
-    found = fpstore.decontaminate(pa.table({"text": texts}), "b.jsonl", text="text")
-    assert found.kept["text"].to_pylist() == texts[len(SYMBOLS) :]
+    result = fpstore.decontaminate(pa.table({"text": texts}), "b.jsonl", text="text")
+    assert result.kept["text"].to_pylist() == texts[len(SYMBOLS) :]
 
 
 def test_each_field_without_letters_counts():

@@ -21,16 +21,16 @@ def test_hashes_are_those_of_the_features(shingle):
     ]
     for size in (1, 2, 3, 13):
         maker = MinHash(size=size, shingle=shingle)
-        found, at = maker.whole_hashes(texts), 0
-        for text, count, units in zip(texts, found.sizes, found.units, strict=True):
+        hashes, at = maker.whole_hashes(texts), 0
+        for text, count, units in zip(texts, hashes.sizes, hashes.units, strict=True):
             pieces = list(maker.features(text))
-            assert found.features[at : at + count].tolist() == sorted(
+            assert hashes.features[at : at + count].tolist() == sorted(
                 feature_rows(pieces, "xxh64", 0, Width(64)).tolist()
             )
             at += count
             form = normal_form_of(maker).apply(text)
             assert units == min(len(form.split()) if shingle == "words" else len(form), size)
-        assert at == len(found.features)
+        assert at == len(hashes.features)
     (one,) = SimHash().whole_hashes(["abc"]).features.tolist()
     assert one == xxhash.xxh64_intdigest(b"abc")
 
@@ -40,23 +40,23 @@ def test_ranks_are_places_among_known_hashes(count):
     rng = np.random.default_rng(count)
     texts = [" ".join(f"w{n}" for n in rng.integers(0, 3000, 200)) for _ in range(40)] + [""]
     maker = MinHash(size=1)
-    found = maker.whole_hashes(texts)
-    every = np.unique(found.features)
+    hashes = maker.whole_hashes(texts)
+    every = np.unique(hashes.features)
     some = rng.choice(every, min(count, len(every)) // 2, replace=False)
     edges = np.array([0, 2**64 - 1, *(some[:5] ^ np.uint64(1))], np.uint64)
     known = np.unique(
         np.concatenate([some, edges, rng.integers(0, 2**64, count, dtype=np.uint64)])
     )[:count]
     ranks = maker.ranks_among(_kernel.KnownHashes(known), texts)
-    at = np.searchsorted(known, found.features)
+    at = np.searchsorted(known, hashes.features)
     there = np.array(
         [
             k < len(known) and known[k] == h
-            for k, h in zip(at.tolist(), found.features, strict=True)
+            for k, h in zip(at.tolist(), hashes.features, strict=True)
         ],
         bool,
     )
-    lists = np.repeat(np.arange(len(texts)), found.sizes)
+    lists = np.repeat(np.arange(len(texts)), hashes.sizes)
     assert ranks.features.tolist() == at[there].tolist()
     assert ranks.sizes.tolist() == np.bincount(lists[there], minlength=len(texts)).tolist()
     assert ranks.units.tolist() == [1] * 40 + [0]

@@ -151,26 +151,27 @@ def test_pages_that_are_compared_by_all_words_are_counted(tmp_path, monkeypatch,
     Path("site").mkdir()
     for row in rows:
         Path(f"site/{row['url']}.html").write_text(row["page"])
-    told = (
+    message = (
         "fpstore: 3 pages compared by all words outside of menus: their main texts have few of "
         "these words\n"
     )
-    assert run("build", "r.fps", "p.jsonl", "--text-field", "page", option).stderr == told
-    assert run("build", "f.fps", "site", "--text", option).stderr == told
-    assert run("dedup", "p.jsonl", "c.jsonl", "--text-field", "page", option).stderr == told
+    assert run("build", "r.fps", "p.jsonl", "--text-field", "page", option).stderr == message
+    assert run("build", "f.fps", "site", "--text", option).stderr == message
+    assert run("dedup", "p.jsonl", "c.jsonl", "--text-field", "page", option).stderr == message
     assert (
-        run("probe", "r.fps", "--input", "p.jsonl", "--text-field", "page", "-r", 0).stderr == told
+        run("probe", "r.fps", "--input", "p.jsonl", "--text-field", "page", "-r", 0).stderr
+        == message
     )
     assert (
-        told
+        message
         in run(
             "lsh", "build", "r.lsh", "p.jsonl", "--text-field", "page", option, "--threshold", 0.5
         ).stderr
     )
-    assert told in run("insert", "r.lsh", "p.jsonl", "--text-field", "page").stderr
+    assert message in run("insert", "r.lsh", "p.jsonl", "--text-field", "page").stderr
     benchmark = ("p.jsonl", "b.jsonl", "--text-field", "page", "--benchmark-field", "text")
     Path("b.jsonl").write_text(json.dumps({"text": "words of a benchmark " * 9}) + "\n")
-    assert run("decontaminate", *benchmark, option).stderr == told
+    assert run("decontaminate", *benchmark, option).stderr == message
     reader = TextReader("p.jsonl", SimHash(), text="page", html=name)
     assert (sum(len(chunk.ids) for chunk in reader), reader.whole_pages) == (4, 3)
 
@@ -228,8 +229,8 @@ def test_every_verb_takes_pages(site):
     assert done.exit_code == 0
     done = run("probe", "s.fps", "--input", "p.jsonl", *fields, "-r", 0, "--json")
     assert done.stderr == "fpstore: 1 row left out, no main text: row 1\n"
-    found = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [(one["row"], one["query_id"], one["matches"][0]["ids"]) for one in found] == [
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(one["row"], one["query_id"], one["matches"][0]["ids"]) for one in rows] == [
         (0, "a", ["site/a.html", "site/b.htm", "a", "b"]),
         (2, "b", ["site/a.html", "site/b.htm", "a", "b"]),
     ]
@@ -309,10 +310,10 @@ def test_store_of_pages_remembers_its_main_text_extractor(site):
 
 def test_pages_that_are_taken_with_their_tags_are_told_once(site):
     tags = "of HTML, taken as plain text with its tags (--html takes the main text)"
-    told = f"fpstore: 3 files {tags}: site/a.html, site/b.htm, site/empty.html\n"
-    assert run("build", "s.fps", "site", "--text").stderr == told
-    assert run("dedup", "site", "clean", "--text").stderr == told
-    assert run("weights", "site", "--text", "--output", "w.json").stderr == told
+    message = f"fpstore: 3 files {tags}: site/a.html, site/b.htm, site/empty.html\n"
+    assert run("build", "s.fps", "site", "--text").stderr == message
+    assert run("dedup", "site", "clean", "--text").stderr == message
+    assert run("weights", "site", "--text", "--output", "w.json").stderr == message
     assert run("hash", "--text", "site/a.html").stderr == f"fpstore: 1 file {tags}: site/a.html\n"
     assert tags in run("compare", "site/a.html", "site/b.htm").stderr
     assert (
@@ -403,16 +404,16 @@ def test_dedup_compares_main_texts(site):
 
 
 def test_readers_count_pages_without_a_main_text(site):
-    told = []
+    messages = []
     reader = DocumentReader(
         "site",
         SimHash(),
         html=True,
         threads=2,
-        on_notice=lambda path, why: told.append((path.name, why)),
+        on_notice=lambda path, why: messages.append((path.name, why)),
     )
     assert [chunk.ids for chunk in reader] == [["site/a.html", "site/b.htm"]]
-    assert (told, reader.empty) == ([("empty.html", "html")], 1)
+    assert (messages, reader.empty) == ([("empty.html", "html")], 1)
     table = pa.table({"page": [EMPTY, None]})
     with pytest.raises(
         InputError, match=r"no text to make a fingerprint of; left out: 2 \(no main text\)"

@@ -87,15 +87,22 @@ def test_hash_text_writes_a_row_for_each_text(pages):
 def test_searches_tell_the_row_and_the_id(pages):
     fine("build", "p.fps", pages, *TEXT_AND_URL, "--weighting", "set", "-q")
     for verb in (("probe", "-r", 0), ("scan", "-r", 0), ("nearest",)):
-        asked = (*verb[:1], "p.fps", *verb[1:], "--input", pages, "--text-field", "text", "--json")
-        done = run(*asked, "--id-field", "url")
+        arguments = (
+            *verb[:1],
+            "p.fps",
+            *verb[1:],
+            "--input",
+            pages,
+            "--text-field",
+            "text",
+            "--json",
+        )
+        done = run(*arguments, "--id-field", "url")
         assert done.stderr == "fpstore: 2 rows left out, blank: row 5, row 9\n"
-        found = [json.loads(line) for line in done.stdout.splitlines()]
-        assert [(one["row"], one["query_id"]) for one in found] == [
-            (row, URLS[row]) for row in KEPT
-        ]
-        assert [one["matches"][0]["ids"] for one in found] == [[URLS[row]] for row in KEPT]
-        without = [json.loads(line) for line in run(*asked).stdout.splitlines()]
+        rows = [json.loads(line) for line in done.stdout.splitlines()]
+        assert [(one["row"], one["query_id"]) for one in rows] == [(row, URLS[row]) for row in KEPT]
+        assert [one["matches"][0]["ids"] for one in rows] == [[URLS[row]] for row in KEPT]
+        without = [json.loads(line) for line in run(*arguments).stdout.splitlines()]
         assert [one["row"] for one in without] == KEPT
         assert "query_id" not in without[0]
     lines = run(
@@ -179,18 +186,18 @@ def test_tables_are_read(tmp_path):
 
 
 def check_table(path, frame, is_stream):
-    told = []
+    messages = []
     reader = TextReader(
         frame,
         SimHash(),
         text="text",
         id="url",
-        on_notice=lambda row, reason: told.append((row, reason)),
+        on_notice=lambda row, reason: messages.append((row, reason)),
     )
     with fpstore.build(path, reader) as store:
         assert store.fingerprinter == SimHash().describe()
     assert pairs(path) == {value: [URLS[row]] for value, row in zip(HASHES, KEPT, strict=True)}
-    assert told == [(5, "no words"), (9, "no words"), (len(TEXTS), "no words")]
+    assert messages == [(5, "no words"), (9, "no words"), (len(TEXTS), "no words")]
     assert (reader.empty, reader.next_row, reader.has_ids, reader.width) == (
         3,
         len(TEXTS) + 1,

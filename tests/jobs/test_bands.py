@@ -113,11 +113,11 @@ def test_all_pairs_that_share_a_key_are_connected(width, most, held, set_limits)
         for start in range(0, n, 40):
             spooled.add(keys[start : start + 40])
         spooled.finish()
-        found = connect_by_bands(
+        labels = connect_by_bands(
             rows, searched, spooled, 2, Width(width), Resources(held, 1 + seed % 2)
         )
         every = np.ones(n, bool) if searched is None else searched
-        assert found.tolist() == connected_by_brute_force(rows, keys, every, 2)
+        assert labels.tolist() == connected_by_brute_force(rows, keys, every, 2)
 
 
 def test_fingerprints_with_one_hash_are_told_apart(monkeypatch):
@@ -127,11 +127,11 @@ def test_fingerprints_with_one_hash_are_told_apart(monkeypatch):
     keys = BandKeys(1)
     keys.add(np.arange(50, dtype=np.uint64)[:, None])
     keys.finish()
-    found = connect_by_bands(rows, None, keys, 256, Width(256), Resources(1 << 20, 1))
-    assert found.tolist() == [
+    labels = connect_by_bands(rows, None, keys, 256, Width(256), Resources(1 << 20, 1))
+    assert labels.tolist() == [
         next(j for j in range(50) if (rows[j] == rows[i]).all()) for i in range(50)
     ]
-    assert len(set(found.tolist())) < 50
+    assert len(set(labels.tolist())) < 50
 
 
 def test_an_array_that_does_not_fit_is_refused():
@@ -246,10 +246,10 @@ def test_a_low_threshold_finds_its_share_and_no_strangers(threshold):
     table, alike = pa.table({"text": texts}), similarities >= threshold
     for search in ("auto", "bands"):
         for verify in (False, True):
-            found = fpstore.dedup(
+            result = fpstore.dedup(
                 table, text="text", threshold=threshold, search=search, verify=verify
             )
-            rows, kept = found.removed.rows // 2, found.removed.kept_rows // 2
+            rows, kept = result.removed.rows // 2, result.removed.kept_rows // 2
             assert (rows == kept).all()
             removed = np.zeros(pairs, bool)
             removed[rows] = True

@@ -176,7 +176,7 @@ def lines_of(folder, texts, how):
         random.Random(number).shuffle(fields)
         raw.append(" {" + " , ".join(fields) + " } ")
     (folder / "a.jsonl").write_bytes("".join(line + "\n" for line in raw).encode())
-    found = fpstore.remove_boilerplate(folder / "a.jsonl", folder / "b.jsonl", **how)
+    result = fpstore.remove_boilerplate(folder / "a.jsonl", folder / "b.jsonl", **how)
     rows = []
     for line in (folder / "b.jsonl").read_bytes().decode().split("\n")[:-1]:
         fields = json.loads(line)
@@ -188,7 +188,7 @@ def lines_of(folder, texts, how):
             old, json.dumps(fields["text"], ensure_ascii=old.isascii())
         )
         rows.append((number, fields["text"]))
-    return found, rows
+    return result, rows
 
 
 def csv_of(folder, texts, how):
@@ -196,13 +196,13 @@ def csv_of(folder, texts, how):
         csv.writer(file, lineterminator="\r\n").writerows(
             [["n", "text", "z"], *([n, text, '",\n'] for n, text in enumerate(texts))]
         )
-    found = fpstore.remove_boilerplate(folder / "a.csv", folder / "b.csv", **how)
+    result = fpstore.remove_boilerplate(folder / "a.csv", folder / "b.csv", **how)
     data = (folder / "b.csv").read_bytes().decode()
     rows = list(csv.reader(io.StringIO(data, newline="")))
     assert rows[0] == ["n", "text", "z"]
     assert {row[2] for row in rows[1:]} <= {'",\n'}
     assert data.count('""",\n"\r\n') == len(rows) - 1
-    return found, [(int(row[0]), row[1]) for row in rows[1:]]
+    return result, [(int(row[0]), row[1]) for row in rows[1:]]
 
 
 def parquet_of(folder, texts, how, dictionary=False):
@@ -215,20 +215,20 @@ def parquet_of(folder, texts, how, dictionary=False):
         }
     )
     pq.write_table(table, folder / "a.parquet", row_group_size=50, compression="zstd")
-    found = fpstore.remove_boilerplate(folder / "a.parquet", folder / "b.parquet", **how)
+    result = fpstore.remove_boilerplate(folder / "a.parquet", folder / "b.parquet", **how)
     made = pq.read_table(folder / "b.parquet")
     assert made.schema.equals(table.schema.set(1, pa.field("text", pa.string())))
     assert made["l"].to_pylist() == [[1, None]] * made.num_rows
-    return found, list(zip(made["n"].to_pylist(), made["text"].to_pylist(), strict=True))
+    return result, list(zip(made["n"].to_pylist(), made["text"].to_pylist(), strict=True))
 
 
 def table_of(folder, texts, how, given=pa.table):
-    found = fpstore.remove_boilerplate(
+    result = fpstore.remove_boilerplate(
         given({"n": range(len(texts)), "text": texts}), folder / "b.parquet", **how
     )
-    assert found.table.equals(pq.read_table(folder / "b.parquet"))
-    return found._replace(table=None), list(
-        zip(found.table["n"].to_pylist(), found.table["text"].to_pylist(), strict=True)
+    assert result.table.equals(pq.read_table(folder / "b.parquet"))
+    return result._replace(table=None), list(
+        zip(result.table["n"].to_pylist(), result.table["text"].to_pylist(), strict=True)
     )
 
 
@@ -240,7 +240,7 @@ def folder_of(folder, texts, how):
         (folder / "in" / f"{number:03}.txt{'.gz' if number % 9 == 0 else ''}").write_bytes(
             gzip.compress(data) if number % 9 == 0 else data
         )
-    found = fpstore.remove_boilerplate(folder / "in", folder / "out", **how)
+    result = fpstore.remove_boilerplate(folder / "in", folder / "out", **how)
     rows = []
     for path in sorted((folder / "out").iterdir()):
         packed = path.suffix == ".gz"
@@ -251,7 +251,7 @@ def folder_of(folder, texts, how):
                 (gzip.decompress(path.read_bytes()) if packed else path.read_bytes()).decode(),
             )
         )
-    return found, rows
+    return result, rows
 
 
 def counted(folder, texts, how):
@@ -284,10 +284,10 @@ def test_a_folder_of_files(tmp_path, suffix, threads):
             path.write_text(json_lines({"text": text} for text in texts[start : start + 10]))
         else:
             pq.write_table(pa.table({"text": texts[start : start + 10]}), path)
-    found = fpstore.remove_boilerplate(
+    result = fpstore.remove_boilerplate(
         tmp_path / "in", tmp_path / "out", text="text", threads=threads
     )
-    assert found[:5] == (30, 30, 10, 1, 30)
+    assert result[:5] == (30, 30, 10, 1, 30)
     for start in range(0, 30, 10):
         path = tmp_path / "out" / f"{start}.{suffix}"
         made = (
@@ -368,9 +368,9 @@ def test_short_pieces_stay():
         (6, "éß中  \u00a0 x\n\nb"),
         (11, table["text"][0].as_py()),
     ):
-        found = fpstore.remove_boilerplate(table, text="text", more_than=2, least_chars=least)
-        assert found.table["text"].to_pylist() == [left] * 3 * (left is not None)
-        assert found.kept == len(found.table)
+        result = fpstore.remove_boilerplate(table, text="text", more_than=2, least_chars=least)
+        assert result.table["text"].to_pylist() == [left] * 3 * (left is not None)
+        assert result.kept == len(result.table)
 
 
 def test_a_list_of_what_is_removed(folder: Path) -> None:

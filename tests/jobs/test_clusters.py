@@ -132,9 +132,9 @@ def test_a_million_documents_of_one_fingerprint(tmp_path):
     fingerprints = np.full(count + 2, 0x0123_4567_89AB_CDEF, np.uint64)
     fingerprints[-2:] = [1, 3]
     with fpstore.build(tmp_path / "s", fingerprints, radius=1) as store:
-        found = store.clusters()
-        assert found.sizes.tolist() == [count, 2]
-        assert np.array_equal(found.ids, np.arange(count + 2))
+        clusters = store.clusters()
+        assert clusters.sizes.tolist() == [count, 2]
+        assert np.array_equal(clusters.ids, np.arange(count + 2))
         assert [tuple(pair) for batch in store.pairs() for pair in batch] == [(1, 3, 1)]
         for options in ({"keep": "central"}, {"group": "greedy"}):
             assert store.clusters(**options).sizes.tolist() == [count, 2]
@@ -204,14 +204,14 @@ def test_clusters_in_any_pieces(set_limits, tmp_path, rng, strings):
         if strings
         else rng.permutation(len(rows)).astype(np.uint64)
     )
-    asked = [
+    calls = [
         (group, rule)
         for group in ("connected", "greedy")
         for rule in ("first", "smallest", "central")
     ]
     with fpstore.build(tmp_path / "s", rows, ids) as store:
-        wanted = [list(store.clusters(group=group, keep=rule)) for group, rule in asked]
+        wanted = [list(store.clusters(group=group, keep=rule)) for group, rule in calls]
         assert wanted[0]
         for size in (1, 3, 100):
             set_limits(grouped_members=size)
-            assert [list(store.clusters(group=group, keep=rule)) for group, rule in asked] == wanted
+            assert [list(store.clusters(group=group, keep=rule)) for group, rule in calls] == wanted

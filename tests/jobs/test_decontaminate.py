@@ -86,7 +86,7 @@ def test_hits_are_those_of_sets(n, set_limits):
             text[: len(text) // 2] for text in rng.sample(corpus, 10)
         ]
         corpus += [benchmark[3] + "\nand more", None, benchmark[8], benchmark[11].upper()]
-        found = fpstore.decontaminate(
+        result = fpstore.decontaminate(
             pa.table({"t": corpus}),
             pa.table({"t": [*benchmark, None]}),
             text="t",
@@ -97,17 +97,17 @@ def test_hits_are_those_of_sets(n, set_limits):
             threads=1 + n % 2,
         )
         wanted = expected(corpus, benchmark, n, least, share, common)
-        assert shown(found) == wanted != []
+        assert shown(result) == wanted != []
         gone = {row for row, *_ in wanted}
-        assert found.hits.rows.tolist() == sorted(gone)
-        assert found.kept["t"].to_pylist() == [
+        assert result.hits.rows.tolist() == sorted(gone)
+        assert result.kept["t"].to_pylist() == [
             text for row, text in enumerate(corpus) if row not in gone
         ]
         words = [
             len(next(iter(ngrams(text, 255)), "").split(" ")) if ngrams(text, 1) else 0
             for text in benchmark
         ]
-        (counts,) = found.benchmarks
+        (counts,) = result.benchmarks
         assert counts == (
             "the table",
             len(benchmark) + 1,
@@ -115,10 +115,10 @@ def test_hits_are_those_of_sets(n, set_limits):
             sum(0 < k < n for k in words),
             len({other for _, other, *_ in wanted}),
         )
-        assert found.not_compared == sum(not ngrams(text, 1) for text in corpus)
+        assert result.not_compared == sum(not ngrams(text, 1) for text in corpus)
         used = Counter(ngram for text in corpus for ngram in ngrams(text, n))
         known = {ngram for text in benchmark for ngram in ngrams(text, n)}
-        assert found.hits.ignored == (
+        assert result.hits.ignored == (
             0 if common is None else sum(used[ngram] > common for ngram in known)
         )
 
@@ -140,16 +140,16 @@ def test_a_word_is_a_run_of_letters_and_digits():
         if not any(tuple(words[at : at + 4]) in runs for at in range(max(len(words) - 3, 1)))
     ]
     ours = pd.DataFrame({"t": [" - ".join(words).upper() for words in corpus]})
-    found = fpstore.decontaminate(
+    result = fpstore.decontaminate(
         ours,
         pl.DataFrame({"u": list(map(" ".join, benchmark))}),
         text="t",
         benchmark_text="u",
         ngram=4,
     )
-    assert found.kept.index.tolist() == kept
+    assert result.kept.index.tolist() == kept
     assert 0 < len(kept) < 300
-    assert (found.short, found.benchmarks[0].short) == tuple(
+    assert (result.short, result.benchmarks[0].short) == tuple(
         sum(len(words) < 4 for words in some) for some in (corpus, benchmark)
     )
 
@@ -241,7 +241,7 @@ def test_rows_of_several_columns_and_files_are_one_text(tmp_path, monkeypatch):
     Path("notes/deep").mkdir(parents=True)
     Path("notes/a.md").write_text("Nobody knows who said so. It was the fox, they say")
     Path("notes/deep/b.txt").write_text("nothing of it")
-    found = fpstore.decontaminate(
+    result = fpstore.decontaminate(
         "c.tsv", "b.txt", "o.tsv", text=["q", "a"], benchmark_text=True, id="id", ngram=7
     )
     assert Path("o.tsv").read_text() == "id\tq\ta\n9\twho\tsaid it\n10\t\t\n"
@@ -252,12 +252,12 @@ def test_rows_of_several_columns_and_files_are_one_text(tmp_path, monkeypatch):
         "shared": 1,
         "share": round(1 / 3, 6),
     }
-    assert found.hits.to_arrow().to_pylist() == [
+    assert result.hits.to_arrow().to_pylist() == [
         {"row": row, "id": row + 7, **hit} for row in (0, 1)
     ]
-    assert (found.kept.tolist(), found.not_compared, found.short) == ([2, 3], 1, 1)
-    found = fpstore.decontaminate(["notes"], "b.txt", "clean", text=True, ngram=7)
-    assert found.hits.to_arrow()["id"].to_pylist() == ["notes/a.md"]
+    assert (result.kept.tolist(), result.not_compared, result.short) == ([2, 3], 1, 1)
+    result = fpstore.decontaminate(["notes"], "b.txt", "clean", text=True, ngram=7)
+    assert result.hits.to_arrow()["id"].to_pylist() == ["notes/a.md"]
     assert [str(path) for path in Path("clean").rglob("*.*")] == ["clean/deep/b.txt"]
 
 
@@ -296,7 +296,7 @@ def test_near_duplicates_are_hits_too(bounds, set_limits):
             corpus.append(" ".join(copy))
     corpus += ["", benchmark[5], None]
     benchmark = [None, *benchmark, benchmark[0], "..."]
-    found = fpstore.decontaminate(
+    result = fpstore.decontaminate(
         pa.table({"t": corpus}), pa.table({"t": benchmark}), text="t", threshold=0.6, **bounds
     )
     radius, wanted = maker.radius(0.6), {}
@@ -314,12 +314,12 @@ def test_near_duplicates_are_hits_too(bounds, set_limits):
                 wanted[row, other] = (shared, int(distances[row, other]))
     got = {
         (hit["row"], hit["benchmark_row"]): (hit["shared"], hit["distance"])
-        for hit in found.hits.to_arrow().to_pylist()
+        for hit in result.hits.to_arrow().to_pylist()
     }
     assert got == wanted
     assert any(not shared for shared, _ in wanted.values())
-    assert found.hits.rows.tolist() == sorted({row for row, _ in wanted})
-    assert found.benchmarks[0].hit == len({other for _, other in wanted})
+    assert result.hits.rows.tolist() == sorted({row for row, _ in wanted})
+    assert result.benchmarks[0].hit == len({other for _, other in wanted})
 
 
 def test_ids_keep_their_type_and_hits_are_held(tmp_path):
@@ -338,16 +338,16 @@ def test_ids_keep_their_type_and_hits_are_held(tmp_path):
     (tmp_path / "b3.jsonl").write_text('{"t": "one two three", "k": "7"}\n')
     # CSV has no types
     for benchmark, wanted in ((tmp_path / "b.csv", 7), (tmp_path / "b3.jsonl", "7")):
-        found = fpstore.decontaminate(table, benchmark, text="t", benchmark_id="k", ngram=3)
-        assert found.hits.to_arrow()["benchmark_id"].to_pylist() == [wanted]
+        result = fpstore.decontaminate(table, benchmark, text="t", benchmark_id="k", ngram=3)
+        assert result.hits.to_arrow()["benchmark_id"].to_pylist() == [wanted]
     lazy = pl.LazyFrame({"t": ["one two three"]})
     assert fpstore.decontaminate(table, lazy, text="t", ngram=3).hits.rows.tolist() == [1]
-    found = fpstore.decontaminate(table, paths, text="t", id="name", benchmark_id="k", ngram=3)
-    assert [(hit["id"], hit["benchmark_id"]) for hit in found.hits.to_arrow().to_pylist()] == [
+    result = fpstore.decontaminate(table, paths, text="t", id="name", benchmark_id="k", ngram=3)
+    assert [(hit["id"], hit["benchmark_id"]) for hit in result.hits.to_arrow().to_pylist()] == [
         ("a", "x"),
         ("b", "7"),
     ]
-    assert found.not_compared == 1
+    assert result.not_compared == 1
     for row in (2, 0):
         none = fpstore.decontaminate(table.slice(row, 1), paths[:1], text="t", id="name", ngram=3)
         assert (none.hits.to_arrow().num_rows, len(none.kept), len(none.hits.rows)) == (0, 1, 0)

@@ -100,7 +100,7 @@ def test_rows_that_are_kept(tmp_path, width, keep):
     path.write_text("\n".join(rows) + "\n")
     kept, clusters = expected(values, width, USUAL_RADIUS[width], keep, ids, scores)
     score = "s" if keep == "highest" else None
-    found = fpstore.dedup(
+    result = fpstore.dedup(
         path,
         tmp_path / "clean.jsonl",
         fingerprint="h",
@@ -109,13 +109,13 @@ def test_rows_that_are_kept(tmp_path, width, keep):
         width=width,
         keep=keep,
     )
-    assert found.kept.tolist() == kept
+    assert result.kept.tolist() == kept
     assert (tmp_path / "clean.jsonl").read_text().splitlines() == [rows[row] for row in kept]
-    assert list(found.clusters) == [[ids[row] for row in cluster] for cluster in clusters]
-    assert (found.not_compared, found.clusters.documents, len(kept)) == (
+    assert list(result.clusters) == [[ids[row] for row in cluster] for cluster in clusters]
+    assert (result.not_compared, result.clusters.documents, len(kept)) == (
         0,
         300,
-        300 - found.clusters.duplicates,
+        300 - result.clusters.duplicates,
     )
 
 
@@ -128,7 +128,7 @@ def test_greedy_groups_have_no_chains(tmp_path, width):
             "hash\n"
             + "".join(f"{text}\n" for text in Width(width).texts(Width(width).rows(values)))
         )
-        found = fpstore.dedup(path, fingerprint="hash", width=width, radius=radius, group="greedy")
+        result = fpstore.dedup(path, fingerprint="hash", width=width, radius=radius, group="greedy")
         groups = {}
         for row in range(200):
             if not any((values[row] ^ values[first]).bit_count() <= radius for first in groups):
@@ -139,14 +139,14 @@ def test_greedy_groups_have_no_chains(tmp_path, width):
             )
             groups[nearest].append(row)
         wanted = [members for members in groups.values() if len(members) > 1]
-        assert sorted(map(tuple, found.clusters)) == sorted(map(tuple, wanted))
-        assert found.kept.tolist() == sorted(
+        assert sorted(map(tuple, result.clusters)) == sorted(map(tuple, wanted))
+        assert result.kept.tolist() == sorted(
             set(range(200)) - {row for members in wanted for row in members[1:]}
         )
     for rows in (1, 2, 3):  # without duplicates
         table = pa.table({"h": pa.array([n << 20 for n in range(rows)], pa.uint64())})
-        found = fpstore.dedup(table, fingerprint="h", radius=0, group="greedy")
-        assert (list(found.clusters), found.kept.num_rows) == ([], rows)
+        result = fpstore.dedup(table, fingerprint="h", radius=0, group="greedy")
+        assert (list(result.clusters), result.kept.num_rows) == ([], rows)
 
 
 @pytest.mark.parametrize("group", ["connected", "greedy"])
@@ -161,12 +161,12 @@ def test_what_was_removed_and_why(tmp_path, monkeypatch, set_limits, group):
     given += ["--group", group]
     lists = ("--removed", "r.tsv", "--clusters", "c.tsv", "--keep", "smallest", "--quiet")
     fine("dedup", *given, *lists)
-    found = fpstore.dedup(
+    result = fpstore.dedup(
         "c.jsonl", fingerprint="h", id="id", radius=4, group=group, keep="smallest"
     )
     rows = [line.split("\t") for line in Path("r.tsv").read_text().splitlines()]
     names, members = [f"n{row}" for row in range(400)], {}
-    for cluster, (kept, *others) in enumerate(found.clusters):
+    for cluster, (kept, *others) in enumerate(result.clusters):
         members |= dict.fromkeys(others, (kept, cluster))
     assert [row[1] for row in rows] == [name for name in names if name in members] != []
     for row, name, kept_row, kept, cluster, distance in rows:
@@ -177,11 +177,11 @@ def test_what_was_removed_and_why(tmp_path, monkeypatch, set_limits, group):
         )
         assert int(distance) == (values[int(row)] ^ values[int(kept_row)]).bit_count()
     listed = [line.split("\t") for line in Path("c.tsv").read_text().splitlines()]
-    assert [row[0] for row in listed] == list(found.clusters.ids)
+    assert [row[0] for row in listed] == list(result.clusters.ids)
     for name, _, kept, distance in listed:
         assert int(distance) == (values[int(name[1:])] ^ values[int(kept[1:])]).bit_count()
-    assert {int(row[0]) for row in rows} == set(range(400)) - set(found.kept.tolist())
-    assert found.removed.to_arrow().to_pylist() == [
+    assert {int(row[0]) for row in rows} == set(range(400)) - set(result.kept.tolist())
+    assert result.removed.to_arrow().to_pylist() == [
         {
             "row": int(a),
             "id": b,
@@ -236,15 +236,15 @@ def test_texts_in_parquet(tmp_path):
     paths = [tmp_path / "b.parquet", tmp_path / "a.parquet"]
     pq.write_table(table.slice(0, 1000), paths[0], compression="zstd", row_group_size=300)
     pq.write_table(table.slice(1000), paths[1])
-    found = fpstore.dedup(
+    result = fpstore.dedup(
         paths, tmp_path / "clean.parquet", text="text", id="id", method="simhash", threads=3
     )
     values = SimHash().fingerprints(all_texts[:3000]).tolist()
     kept, clusters = expected(values, 64, 3)
     kept += [3000, 3001, 3002]
-    assert found.kept.tolist() == kept
-    assert found.not_compared == 3
-    assert list(found.clusters) == [
+    assert result.kept.tolist() == kept
+    assert result.not_compared == 3
+    assert list(result.clusters) == [
         [table["id"][row].as_py() for row in cluster] for cluster in clusters
     ]
     clean = pq.read_table(tmp_path / "clean.parquet")
@@ -267,8 +267,8 @@ def test_unknown_rows(tmp_path):
     rows += [{"text": "a, b, c", "id": 5}]
     path.write_text(json_lines(rows))
     for unknown, kept in (("keep", [0, 1, 2, 3]), ("drop", [0])):
-        found = fpstore.dedup(path, clean, text="text", id="id", unknown=unknown, overwrite=True)
-        assert (found.kept.tolist(), list(found.clusters), found.not_compared) == (
+        result = fpstore.dedup(path, clean, text="text", id="id", unknown=unknown, overwrite=True)
+        assert (result.kept.tolist(), list(result.clusters), result.not_compared) == (
             kept,
             [[1, 5]],
             3,
@@ -294,8 +294,8 @@ def test_csv_is_copied_byte_for_byte(tmp_path):
         b"4,,\n",
     ]
     path.write_bytes(b"\xef\xbb\xbf" + b"".join(lines))
-    found = fpstore.dedup(path, clean, text="text", id="id")
-    assert (found.kept.tolist(), list(found.clusters), found.not_compared) == (
+    result = fpstore.dedup(path, clean, text="text", id="id")
+    assert (result.kept.tolist(), list(result.clusters), result.not_compared) == (
         [0, 2, 3],
         [[1, 2]],
         1,
@@ -319,8 +319,8 @@ def test_several_files_and_folders_of_them(tmp_path):
         (folder / name).write_text(lines)
     (folder / "notes.md").write_text("not rows")
     (folder / "a.tsv").write_text("h\tn\n00000000000000ff\ta\n")
-    found = fpstore.dedup(folder, tmp_path / "clean.tsv", fingerprint="h", id="n", radius=1)
-    assert list(found.clusters) == [["b", "c"]]
+    result = fpstore.dedup(folder, tmp_path / "clean.tsv", fingerprint="h", id="n", radius=1)
+    assert list(result.clusters) == [["b", "c"]]
     assert (
         tmp_path / "clean.tsv"
     ).read_text() == "h\tn\n00000000000000ff\ta\n0000000000000001\tb\n"
@@ -341,8 +341,8 @@ def test_folder_of_texts(tmp_path):
     (folder / "deep" / "b.txt").write_text(text + ".")
     (folder / "deep" / "c.txt").write_text("something else")
     (folder / "picture").write_bytes(b"\0")
-    found = fpstore.dedup(folder, tmp_path / "clean", text=True)
-    assert list(found.clusters) == [[str(folder / "a.txt"), str(folder / "deep" / "b.txt")]]
+    result = fpstore.dedup(folder, tmp_path / "clean", text=True)
+    assert list(result.clusters) == [[str(folder / "a.txt"), str(folder / "deep" / "b.txt")]]
     files = sorted(
         path.relative_to(tmp_path / "clean").as_posix()
         for path in (tmp_path / "clean").rglob("*")
@@ -363,7 +363,7 @@ def test_tables_in_memory(tmp_path):
         {"hash": pa.array([7, 1 << 63, 5, 1 << 63], pa.uint64()), "name": ["a", "b", "c", "d"]}
     )
     for given in (table, table.to_reader(), table.to_pandas(), pl.from_arrow(table)):
-        found = fpstore.dedup(
+        result = fpstore.dedup(
             given,
             tmp_path / "clean.parquet",
             fingerprint="hash",
@@ -371,17 +371,17 @@ def test_tables_in_memory(tmp_path):
             radius=1,
             overwrite=True,
         )
-        assert list(found.clusters) == [["a", "c"], ["b", "d"]]
-        assert type(found.kept) is (
+        assert list(result.clusters) == [["a", "c"], ["b", "d"]]
+        assert type(result.kept) is (
             pa.Table if isinstance(given, pa.RecordBatchReader) else type(given)
         )
-        kept = found.kept["name"]
+        kept = result.kept["name"]
         assert (kept.to_pylist() if isinstance(kept, pa.ChunkedArray) else list(kept)) == ["a", "b"]
         assert pq.read_table(tmp_path / "clean.parquet").column("name").to_pylist() == ["a", "b"]
     texts = {"text": ["a b c d", "A b c d!", "x y z", None], "id": ["p", "q", "r", "s"]}
     for given in (pd.DataFrame(texts), pl.DataFrame(texts)):
-        found = fpstore.dedup(given, text="text", id="id")
-        assert (list(found.clusters), found.not_compared, list(found.kept["id"])) == (
+        result = fpstore.dedup(given, text="text", id="id")
+        assert (list(result.clusters), result.not_compared, list(result.kept["id"])) == (
             [["p", "q"]],
             1,
             ["p", "r", "s"],
@@ -398,12 +398,12 @@ def test_lazy_frames_and_relations(tmp_path):
             f"select text, n from '{tmp_path}/a.parquet' where n <> 2 order by n"
         )
         for given, kind in ((lazy, pl.DataFrame), (relation, pa.Table)):
-            found = fpstore.dedup(
+            result = fpstore.dedup(
                 given, tmp_path / "b.parquet", text="text", id="n", overwrite=True
             )
-            assert (list(found.clusters), found.not_compared) == ([[1, 3]], 1)
-            assert type(found.kept) is kind
-            assert pa.table(found.kept).to_pydict() == {"text": ["a b c d", None], "n": [1, 4]}
+            assert (list(result.clusters), result.not_compared) == ([[1, 3]], 1)
+            assert type(result.kept) is kind
+            assert pa.table(result.kept).to_pydict() == {"text": ["a b c d", None], "n": [1, 4]}
             written = pq.read_table(tmp_path / "b.parquet").to_pydict()
             assert written == {"text": ["a b c d", None], "n": [1, 4]}
             with fpstore.build(
@@ -442,10 +442,10 @@ def test_ids_keep_their_type(tmp_path):
         (tmp_path / "a.csv").write_text(
             "id,h\n" + "".join(f"{i},{h << 30:016x}\n" for i, h in rows[:count])
         )
-        found = fpstore.dedup(
+        result = fpstore.dedup(
             tmp_path / "a.csv", fingerprint="h", id="id", radius=0, keep="smallest"
         )
-        assert list(found.clusters) == [wanted]
+        assert list(result.clusters) == [wanted]
 
 
 @pytest.mark.sampled(1)
@@ -465,9 +465,9 @@ def test_parquet_with_views(tmp_path, kind):
     pq.write_table(table, tmp_path / "c.parquet")
     for corpus in (tmp_path / "c.parquet", table):
         fpstore.dedup(corpus, tmp_path / "clean.parquet", text="text", overwrite=True)
-        found = pq.read_table(tmp_path / "clean.parquet")
-        assert found.schema.equals(table.schema)
-        assert found["text"].to_pylist() == [texts[place] for place in (0, 2, 3)]
+        rows = pq.read_table(tmp_path / "clean.parquet")
+        assert rows.schema.equals(table.schema)
+        assert rows["text"].to_pylist() == [texts[place] for place in (0, 2, 3)]
     assert fpstore.dedup(table, text="text").kept.schema == table.schema
     odd = pa.table(
         {

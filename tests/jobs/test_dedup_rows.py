@@ -198,8 +198,8 @@ def test_scores_of_many_lengths_meet_in_one_corpus(tmp_path, set_limits):
         max(np.flatnonzero(hashes == h).tolist(), key=lambda row: (scores[row], -row))
         for h in set(hashes.tolist())
     ]
-    found = fpstore.dedup(tmp_path / "c.csv", fingerprint="h", score="s", keep="highest", radius=0)
-    assert found.kept.tolist() == sorted(best)
+    result = fpstore.dedup(tmp_path / "c.csv", fingerprint="h", score="s", keep="highest", radius=0)
+    assert result.kept.tolist() == sorted(best)
 
 
 def test_scores_too_long_to_compare_are_refused_with_their_line(tmp_path):
@@ -220,11 +220,11 @@ def test_rows_that_share_an_id_are_documents_of_their_own(here):
     table = pa.table({"h": pa.array([0, 1, 0xFFFF], pa.uint64()), "i": [7, 7, 7]})
     for group, keep in itertools.product(("connected", "greedy"), ("first", "smallest", "central")):
         how = {"keep": keep, "group": group}
-        found = fpstore.dedup(
+        result = fpstore.dedup(
             "c.jsonl", "clean.jsonl", fingerprint="h", id="id", radius=1, overwrite=True, **how
         )
-        assert found.clusters.documents == 4
-        assert [sorted(ids) for ids in found.clusters] == [["ä", "ä", "ä"]]
+        assert result.clusters.documents == 4
+        assert [sorted(ids) for ids in result.clusters] == [["ä", "ä", "ä"]]
         assert [
             json.loads(line)["id"] for line in Path("clean.jsonl").read_text().splitlines()
         ] == ["ä", "日本"]
@@ -232,18 +232,18 @@ def test_rows_that_share_an_id_are_documents_of_their_own(here):
 
 
 def test_a_deduplication_says_what_it_is(here):
-    found = fpstore.dedup("c.jsonl", fingerprint="h", radius=1)
+    result = fpstore.dedup("c.jsonl", fingerprint="h", radius=1)
     assert (
-        repr(found) == "<fpstore.Deduplication: 2 of 4 documents kept, 1 cluster, 0 not compared>"
+        repr(result) == "<fpstore.Deduplication: 2 of 4 documents kept, 1 cluster, 0 not compared>"
     )
     table = pa.table({"h": pa.array([*HASHES, None], pa.uint64())})
     for source in (table, pl.from_arrow(table)):
-        found = fpstore.dedup(source, fingerprint="h")
+        result = fpstore.dedup(source, fingerprint="h")
         assert (
-            repr(found)
+            repr(result)
             == "<fpstore.Deduplication: 3 of 5 documents kept, 2 clusters, 1 not compared>"
         )
-    kept, clusters, unknown, removed = found
+    kept, clusters, unknown, removed = result
     assert (len(kept), len(clusters), unknown, len(removed)) == (3, 2, 1, 2)
 
 

@@ -142,15 +142,15 @@ def test_empty_sides_readers_and_what_is_refused(tmp_path):
 def test_the_cheaper_way_is_taken(tmp_path, monkeypatch):
     """Few queries are looked up, and as many as there are fingerprints are joined."""
     rows = np.random.default_rng(1).integers(0, 2**64, 20_000, np.uint64)
-    asked = []
-    monkeypatch.setattr(jobs_pairs, "pairs_between", lambda *_: asked.append("tables") or iter(()))
+    calls = []
+    monkeypatch.setattr(jobs_pairs, "pairs_between", lambda *_: calls.append("tables") or iter(()))
     monkeypatch.setattr(
-        StoreSnapshot, "probe_in_parts", lambda *_: asked.append("probes") or iter(())
+        StoreSnapshot, "probe_in_parts", lambda *_: calls.append("probes") or iter(())
     )
     with fpstore.build(tmp_path / "s", rows) as store:
         for others in (rows[:5] ^ np.uint64(1), rows ^ np.uint64(1)):
             list(store.join(others))
-    assert asked == ["probes", "tables"]
+    assert calls == ["probes", "tables"]
 
 
 def test_command_line(folder: Path) -> None:

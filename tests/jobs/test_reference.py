@@ -74,16 +74,16 @@ def test_rows_near_a_reference_go_and_the_rest_is_deduplicated(tmp_path, kind, s
             if kind in ("files", "table") and not held:
                 continue
             options = {"fingerprint": "h", "id": "id", "radius": radius, "group": "greedy"}
-            found = fpstore.dedup(folder / "c.csv", folder / "o.csv", against=against(), **options)
+            result = fpstore.dedup(folder / "c.csv", folder / "o.csv", against=against(), **options)
         near = [nearest(h, held, radius) for h in rows]
         rest = [n for n, hit in enumerate(near) if hit is None]
         write_hashes(folder / "rest.csv", [(rows[n], f"c{n}") for n in rest])
         alone = fpstore.dedup(folder / "rest.csv", folder / "a.csv", **options)
         assert (folder / "o.csv").read_bytes() == (folder / "a.csv").read_bytes()
-        assert list(found.clusters) == list(alone.clusters)
-        removed = {row["row"]: row for row in found.removed.to_arrow().to_pylist()}
-        assert sorted(removed) == [n for n in range(len(rows)) if n not in found.kept]
-        assert found.removed.in_reference.sum() == len(rows) - len(rest)
+        assert list(result.clusters) == list(alone.clusters)
+        removed = {row["row"]: row for row in result.removed.to_arrow().to_pylist()}
+        assert sorted(removed) == [n for n in range(len(rows)) if n not in result.kept]
+        assert result.removed.in_reference.sum() == len(rows) - len(rest)
         for n, hit in enumerate(near):
             if hit is not None:
                 away, other = hit
@@ -127,7 +127,7 @@ def test_texts_of_a_reference_are_verified(tmp_path):
     reference, texts = ([" ".join(words) for words in some] for some in (theirs, rows))
     write_texts(tmp_path / "r.jsonl", reference, "r")
     write_texts(tmp_path / "c.jsonl", texts, "c")
-    found = fpstore.dedup(
+    result = fpstore.dedup(
         tmp_path / "c.jsonl",
         text="text",
         id="id",
@@ -136,7 +136,7 @@ def test_texts_of_a_reference_are_verified(tmp_path):
         verify=True,
         against=tmp_path / "r.jsonl",
     )
-    removed = {row["row"]: row for row in found.removed.to_arrow().to_pylist() if row["reference"]}
+    removed = {row["row"]: row for row in result.removed.to_arrow().to_pylist() if row["reference"]}
     minhash = MinHash()
     a, b = (minhash.fingerprints(some) for some in (texts, reference))
     expected = {}
@@ -149,7 +149,7 @@ def test_texts_of_a_reference_are_verified(tmp_path):
                 break
     assert 20 < len(expected) < 150
     assert (
-        set(found.removed.rows[found.removed.in_reference].tolist())
+        set(result.removed.rows[result.removed.in_reference].tolist())
         == removed.keys()
         == expected.keys()
     )
@@ -266,10 +266,10 @@ def test_job_killed_while_its_folder_goes_adds_nothing_more(tmp_path, monkeypatc
     write_texts(Path("b.jsonl"), batch(0), "b")
     fine("dedup", "a.jsonl", "oa.jsonl", *ADDING, "-q")
     shutil.copytree("all.fps", "before.fps")
-    asked = ["dedup", "b.jsonl", "o.jsonl", *ADDING, "--removed", "r.tsv", "--quiet"]
-    fine(*asked)
+    arguments = ["dedup", "b.jsonl", "o.jsonl", *ADDING, "--removed", "r.tsv", "--quiet"]
+    fine(*arguments)
     removed, rows = Path("r.tsv").read_bytes(), stored()
-    work = lambda: main(asked, standalone_mode=False)  # noqa: E731
+    work = lambda: main(arguments, standalone_mode=False)  # noqa: E731
     resumed = 0
     for call in range(1, 40):
         shutil.rmtree("all.fps")
@@ -280,7 +280,7 @@ def test_job_killed_while_its_folder_goes_adds_nothing_more(tmp_path, monkeypatc
         count = calls_in_a_child(work, call, [(Path, "unlink")])
         if Path("o.jsonl.resume/plan.json").exists() or not Path("o.jsonl").exists():
             resumed += Path("o.jsonl").exists()
-            fine(*asked)
+            fine(*arguments)
         assert (Path("r.tsv").read_bytes(), stored()) == (removed, rows)
         if count is not None:
             break
@@ -291,13 +291,13 @@ def test_job_killed_while_its_folder_goes_adds_nothing_more(tmp_path, monkeypatc
 def test_job_that_may_have_added_rows_does_not_compare_with_them(tmp_path, monkeypatch, is_gone):
     monkeypatch.chdir(tmp_path)
     write_texts(Path("a.jsonl"), batch(0), "a")
-    asked = ["dedup", "a.jsonl", "o.jsonl", *ADDING, "--removed", "r.tsv", "--quiet"]
+    arguments = ["dedup", "a.jsonl", "o.jsonl", *ADDING, "--removed", "r.tsv", "--quiet"]
     calls = [(reference_module.Reference, "add")]
-    assert calls_in_a_child(lambda: main(asked, standalone_mode=False), 1, calls, True) is None
+    assert calls_in_a_child(lambda: main(arguments, standalone_mode=False), 1, calls, True) is None
     removed, rows = Path("r.tsv").read_bytes(), stored()
     near = Path("o.jsonl.resume/results/reference-00000.pieces")
     near.unlink() if is_gone else near.write_bytes(near.read_bytes()[1:])
-    assert "are damaged or gone, and rows of this job may be in the store" in failure(*asked)
+    assert "are damaged or gone, and rows of this job may be in the store" in failure(*arguments)
     assert (Path("r.tsv").read_bytes(), stored()) == (removed, rows)
 
 
@@ -349,23 +349,25 @@ def test_jobs_with_bands_that_make_a_store_are_resumed(tmp_path, monkeypatch):
 def test_a_run_that_is_complete_does_not_run_again(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_texts(Path("b.jsonl"), batch(0), "a")
-    asked = ["dedup", "b.jsonl", "o.jsonl", *ADDING]
-    printed = run(*asked)
+    arguments = ["dedup", "b.jsonl", "o.jsonl", *ADDING]
+    printed = run(*arguments)
     assert (printed.exit_code, printed.stderr) == (
         0,
         "fpstore: all.fps: made, as there was no such store\n",
     )
     assert "near reference" in printed.stdout
     before = Path("o.jsonl").read_bytes()
-    assert "o.jsonl, the output, exists" in failure(*asked)
-    assert "o.jsonl exists, and its rows may be in the store" in failure(*asked, "--force")
-    again = run(*asked[:2], "again.jsonl", *asked[3:])
+    assert "o.jsonl, the output, exists" in failure(*arguments)
+    assert "o.jsonl exists, and its rows may be in the store" in failure(*arguments, "--force")
+    again = run(*arguments[:2], "again.jsonl", *arguments[3:])
     assert (
         "12 rows removed, which the store has under the same id: was this batch added before?"
         in again.stderr
     )
-    told = json.loads(fine(*asked[:2], "p.jsonl", *asked[3:-1], "--removed", "r.tsv", "--json"))
-    assert (told["kept"], told["near_reference"], told["radius"]) == (0, 21, 50)
+    summary = json.loads(
+        fine(*arguments[:2], "p.jsonl", *arguments[3:-1], "--removed", "r.tsv", "--json")
+    )
+    assert (summary["kept"], summary["near_reference"], summary["radius"]) == (0, 21, 50)
     assert len(Path("r.tsv").read_text().splitlines()) == 21
     assert Path("o.jsonl").read_bytes() == before
 
@@ -377,11 +379,20 @@ def test_an_id_of_a_store_is_refused_before_rows_are_grouped(tmp_path, monkeypat
     fpstore.build(
         "s.fps", maker.fingerprints(batch(0)[:2]), ["plain", "a\tb"], fingerprinter=maker
     ).close()
-    asked = ["dedup", "c.jsonl", "o.jsonl", *TEXT_FIELD, "--against", "s.fps", "-q", "--removed"]
-    fine(*asked, "r.csv", "--force")
-    monkeypatch.setattr(dedup_module, "_group_documents", lambda *_: pytest.fail("rows grouped"))
+    arguments = [
+        "dedup",
+        "c.jsonl",
+        "o.jsonl",
+        *TEXT_FIELD,
+        "--against",
+        "s.fps",
+        "-q",
+        "--removed",
+    ]
+    fine(*arguments, "r.csv", "--force")
+    monkeypatch.setattr(dedup_module, "_group_documents", lambda *_: pytest.fail("rows were grouped"))
     assert r"s.fps: the id 'a\tb' cannot be written to a .tsv or .txt list" in failure(
-        *asked, "r.tsv", "--force"
+        *arguments, "r.tsv", "--force"
     )
 
 
@@ -397,9 +408,9 @@ def test_stores_decide_how_texts_are_hashed(tmp_path):
         fpstore.build(
             path, maker.fingerprints(texts[:5]), fingerprinter=maker, radius=7, overwrite=True
         ).close()
-        found = fpstore.dedup(tmp_path / "c.jsonl", text="text", id="id", against=path, **more)
-        assert found.removed.rows[found.removed.in_reference].tolist()[:5] == [0, 1, 2, 3, 4]
-        assert int(found.removed.distances.max()) <= 7
+        result = fpstore.dedup(tmp_path / "c.jsonl", text="text", id="id", against=path, **more)
+        assert result.removed.rows[result.removed.in_reference].tolist()[:5] == [0, 1, 2, 3, 4]
+        assert int(result.removed.distances.max()) <= 7
 
 
 def test_fingerprints_are_near_within_the_radius_of_the_store(tmp_path):
@@ -414,10 +425,10 @@ def test_fingerprints_are_near_within_the_radius_of_the_store(tmp_path):
             )
         }
     )
-    found = fpstore.dedup(table, fingerprint="h", against=tmp_path / "s.fps")
+    result = fpstore.dedup(table, fingerprint="h", against=tmp_path / "s.fps")
     away = np.bitwise_count(rows[:, None] ^ rows[None, :12]).sum(2).min(1)
     assert (
-        found.removed.rows[found.removed.in_reference].tolist()
+        result.removed.rows[result.removed.in_reference].tolist()
         == np.flatnonzero(away <= 50).tolist()
     )
     assert (away > 12).any()  # the radius of fingerprints without a store

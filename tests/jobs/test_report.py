@@ -211,13 +211,13 @@ def notes(tmp_path, monkeypatch):
 def report_in(folder, store="notes.fps", missing="1 of 4"):
     """Return the page, which tells as standard error does how many files are not there."""
     result = run("report", store, *(["--files-in", folder] if folder else []))
-    told = f"The files of {missing} documents were not found"
+    message = f"The files of {missing} documents were not found"
     where = Path(folder or ".").absolute()
     assert (
         result.stderr
-        == f"fpstore: {told}: paths are read from {where}; --files-in names another folder\n"
+        == f"fpstore: {message}: paths are read from {where}; --files-in names another folder\n"
     )
-    assert f"{told} in the folder from which their paths were read." in result.stdout
+    assert f"{message} in the folder from which their paths were read." in result.stdout
     return result.stdout
 
 

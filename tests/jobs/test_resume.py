@@ -317,8 +317,8 @@ def test_no_text_of_a_finished_part_is_hashed_again(job_folder):
     with pytest.raises(KeyboardInterrupt):
         fpstore.dedup("c.jsonl", progress=stop, resume="kept", **options)
     seen.clear()
-    found = fpstore.dedup("c.jsonl", resume="kept", **options)
-    assert (found.kept.tolist(), list(found.clusters)) == (
+    result = fpstore.dedup("c.jsonl", resume="kept", **options)
+    assert (result.kept.tolist(), list(result.clusters)) == (
         wanted.kept.tolist(),
         list(wanted.clusters),
     )

@@ -105,13 +105,13 @@ def test_what_is_not_alike_enough_stays(way, keep):
         threshold,
         -scores if keep == "highest" else range(len(texts)),
     )
-    found = fpstore.dedup(table, **given, verify=True, threshold=threshold)
-    assert list(found.clusters) == wanted
+    result = fpstore.dedup(table, **given, verify=True, threshold=threshold)
+    assert list(result.clusters) == wanted
     removed = {row for _, *others in wanted for row in others}
-    assert found.kept["t"].to_pylist() == [
+    assert result.kept["t"].to_pylist() == [
         text for row, text in enumerate(texts) if row not in removed
     ]
-    assert found.removed.rows.tolist() == sorted(removed)
+    assert result.removed.rows.tolist() == sorted(removed)
     before = fpstore.dedup(table, **given, group="greedy")
     assert 0 < len(removed) < len(before.removed)
     assert (
@@ -134,7 +134,7 @@ def test_rows_of_several_texts_and_pages_are_verified():
         ]
     maker = MinHash(size=2)
     table = pa.table({"title": [title for title, _ in rows], "text": [text for _, text in rows]})
-    found = fpstore.dedup(
+    result = fpstore.dedup(
         table,
         text=["title", "text"],
         fingerprinter=Fields(maker, {"title": 1, "text": 1}),
@@ -149,7 +149,7 @@ def test_rows_of_several_texts_and_pages_are_verified():
         for b in [a + 1]
         if len(sets[a] & sets[b]) >= 0.7 * len(sets[a] | sets[b])
     ]
-    assert [tuple(group) for group in found.clusters] == alike
+    assert [tuple(group) for group in result.clusters] == alike
     assert 0 < len(alike) < 40
     body = "<body><nav>{}</nav><article><p>{}</p></article></body>"
     page = f"<html><head><title>T</title></head>{body}</html>"
@@ -171,11 +171,11 @@ def test_the_command_verifies_and_goes_on(tmp_path, monkeypatch):
     said = json.loads(
         fine("dedup", "c.jsonl", "clean.jsonl", "--text-field", "text", *verified, "--json")
     )
-    found = fpstore.dedup(pa.table({"text": texts}), text="text", verify=True, threshold=0.9)
-    assert said["removed"] == len(texts) - len(found.kept)
+    result = fpstore.dedup(pa.table({"text": texts}), text="text", verify=True, threshold=0.9)
+    assert said["removed"] == len(texts) - len(result.kept)
     assert [
         json.loads(line)["text"] for line in Path("clean.jsonl").read_text().splitlines()
-    ] == found.kept["text"].to_pylist()
+    ] == result.kept["text"].to_pylist()
     assert "--verify compares texts" in failure(
         "dedup", "c.jsonl", "x.jsonl", "--fingerprint-field", "text", "--verify", code=2
     )
@@ -191,8 +191,8 @@ def test_a_corpus_without_clusters_is_verified():
         ["a b c d", "e f g h", "i j k l"],
         ["a b c d", None, " "],
     ):
-        found = fpstore.dedup(pa.table({"t": texts}), text="t", verify=True)
-        assert (len(found.kept), len(found.clusters), len(found.removed)) == (len(texts), 0, 0)
+        result = fpstore.dedup(pa.table({"t": texts}), text="t", verify=True)
+        assert (len(result.kept), len(result.clusters), len(result.removed)) == (len(texts), 0, 0)
 
 
 def test_a_radius_at_which_unrelated_texts_are_near_is_noted(tmp_path, monkeypatch):
@@ -200,7 +200,7 @@ def test_a_radius_at_which_unrelated_texts_are_near_is_noted(tmp_path, monkeypat
     rng = random.Random(2)
     texts = [" ".join(f"w{rng.randrange(10**6)}" for _ in range(20)) for _ in range(300)]
     Path("c.jsonl").write_text(json_lines({"t": text} for text in texts))
-    told = "unrelated texts are near each other by chance"
+    message = "unrelated texts are near each other by chance"
     exact = ["--threshold", "0.3", "--search", "exact"]
     for options, noted in (
         ([], False),
@@ -214,7 +214,7 @@ def test_a_radius_at_which_unrelated_texts_are_near_is_noted(tmp_path, monkeypat
             "dedup", "c.jsonl", "o.jsonl", "--text-field", "t", "--force", "--no-progress", *options
         )
         assert result.exit_code == 0
-        assert (told in result.stderr) == noted, options
+        assert (message in result.stderr) == noted, options
 
 
 @pytest.mark.parametrize("count", [3, 5, 8])
@@ -329,15 +329,15 @@ def test_what_fails_beside_one_text_is_compared_again():
     for place in rng.sample(range(120), 9):
         second[place] = "other"
     texts = [" ".join(first), *([" ".join(second)] * 3), " ".join([*second, "end"])]
-    found = fpstore.dedup(pa.table({"t": texts}), text="t", radius=60, verify=True, threshold=0.9)
+    result = fpstore.dedup(pa.table({"t": texts}), text="t", radius=60, verify=True, threshold=0.9)
     assert jaccard(MinHash(), texts[0], texts[1]) < 0.9 < jaccard(MinHash(), texts[1], texts[4])
-    assert list(found.clusters) == [[1, 2, 3, 4]]
-    assert found.kept.num_rows == 2
+    assert list(result.clusters) == [[1, 2, 3, 4]]
+    assert result.kept.num_rows == 2
     table = pa.table({"t": texts, "score": [9, 1, 3, 2, 0]})
-    found = fpstore.dedup(
+    result = fpstore.dedup(
         table, text="t", radius=60, verify=True, threshold=0.9, score="score", keep="highest"
     )
-    assert list(found.clusters) == [[2, 1, 3, 4]]
+    assert list(result.clusters) == [[2, 1, 3, 4]]
 
 
 @pytest.mark.parametrize(("most", "representative"), [(1, 2), (2, 1)])
@@ -375,8 +375,8 @@ def read_for(monkeypatch, texts, **given):
     read = []
     with monkeypatch.context() as patch:
         patch.setattr("fpstore.jobs.verified._kernel", Kernel(_kernel, read))
-        found = fpstore.dedup(pa.table({"t": texts}), text="t", verify=True, **given)
-    return len(found.removed), sum(read)
+        result = fpstore.dedup(pa.table({"t": texts}), text="t", verify=True, **given)
+    return len(result.removed), sum(read)
 
 
 @pytest.mark.sampled(3)

@@ -107,8 +107,8 @@ def test_parts_run_side_by_side_and_come_back_in_order():
 def test_what_needs_no_thread_runs_in_this_one(parts, threads):
     """The kernel looks for signals only there, and needs no one to stop it."""
     here = threading.get_ident()
-    found = probing.run(lambda part, stop: (part, stop, threading.get_ident()), parts, threads)
-    assert found == [(part, None, here) for part in parts]
+    outcome = probing.run(lambda part, stop: (part, stop, threading.get_ident()), parts, threads)
+    assert outcome == [(part, None, here) for part in parts]
 
 
 def test_error_in_one_part_stops_the_running_and_waiting_parts(tmp_path):
@@ -158,10 +158,12 @@ def test_a_scan_in_many_calls_is_brute_force(tmp_path, set_limits, threads):
                             np.full(min(count, 1), 2**64 - 1, np.uint64),
                         ]
                     )
-                    found = store.scan(queries, 9, threads=threads)
+                    matches = store.scan(queries, 9, threads=threads)
                     expected = brute_force.brute_force_many(fingerprints, queries, 9)
                     for column, wanted in zip(
-                        (found.lims, found.fingerprints, found.distances), expected, strict=True
+                        (matches.lims, matches.fingerprints, matches.distances),
+                        expected,
+                        strict=True,
                     ):
                         assert np.array_equal(column, wanted)
                         assert column.dtype == wanted.dtype

@@ -117,18 +117,18 @@ def test_changes_and_answers_are_those_of_a_model(tmp_path, kind, seed):
             new = ids_of(some)
             if kind == "row":
                 used = new[0]
-            found = index.probe_insert_many(some, given(new))
+            matches = index.probe_insert_many(some, given(new))
             places = iter(range(len(some)))
             for place, (document, own) in enumerate(
-                zip(described(model, some, new), answers(found), strict=True)
+                zip(described(model, some, new), answers(matches), strict=True)
             ):
                 assert own == expected(model, some[place : place + 1])[0]
-                assert bool(found.inserted[place]) == (not own)
+                assert bool(matches.inserted[place]) == (not own)
                 if not own:
                     name = used + next(places) if kind == "row" else document.id
                     model.documents.append(document._replace(id=name))
             if kind == "row":
-                used += int(found.inserted.sum())
+                used += int(matches.inserted.sum())
         elif change == "merge":
             index.merge()
         elif change == "reopen":

@@ -29,7 +29,7 @@ KNOWN = [place for place, text in enumerate(LACKING) if text]
 
 def content(index, asked=TEXTS):
     """Return the documents, the keys, and what a few texts find."""
-    found = index.probe_many(asked[:10], radius=40)
+    matches = index.probe_many(asked[:10], radius=40)
     snapshot = index.snapshot()
     stores = snapshot.documents, snapshot.keys
     rows = [
@@ -38,7 +38,7 @@ def content(index, asked=TEXTS):
     ]
     return (
         rows,
-        [[tuple(match) for match in one] for one in found],
+        [[tuple(match) for match in one] for one in matches],
         index.stats()["id_kind"],
     )
 

@@ -149,8 +149,8 @@ def greedy(model, order):
 @pytest.mark.parametrize("keep", ["first", "smallest"])
 def test_greedy_clusters(tmp_path, keep):
     index = built(tmp_path / "i", WORDS[:120])
-    found = {(cluster[0], frozenset(cluster)) for cluster in index.clusters(keep=keep)}
-    assert found == greedy(
+    clusters = {(cluster[0], frozenset(cluster)) for cluster in index.clusters(keep=keep)}
+    assert clusters == greedy(
         model_of(index, WORDS[:120]), (lambda i: i) if keep == "first" else (lambda i: f"w{i}")
     )
 
@@ -361,9 +361,9 @@ def test_exact_distances(tmp_path):
     hasher = PStable(dimension=16, radius=2.0)
     index = lsh.build(tmp_path / "i", vectors, hasher=hasher, threshold=2.0)
     asked = vectors[3] + rng.normal(size=16) * 0.1
-    found = index.probe(asked, verify=lambda ids: vectors[ids])
-    assert found[0].id == 3
-    distances = {match.id: match.similarity for match in found}
+    matches = index.probe(asked, verify=lambda ids: vectors[ids])
+    assert matches[0].id == 3
+    distances = {match.id: match.similarity for match in matches}
     assert distances == pytest.approx({i: np.linalg.norm(vectors[i] - asked) for i in distances})
     assert max(distances.values()) <= 2.0
     assert list(distances.values()) == sorted(distances.values())

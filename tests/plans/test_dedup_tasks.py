@@ -93,13 +93,13 @@ def both_ways(folder, source, suffix=".csv", **asked):
     Return the result of the process, the plan, and the summary of the plan.
     """
     plain = {name: value for name, value in asked.items() if name not in SIZES}
-    found = fpstore.dedup(source, folder / "one", **plain)
+    result = fpstore.dedup(source, folder / "one", **plain)
     removed = folder / f"many{suffix}"
     plan = plan_dedup(folder / "plan", source, folder / "many", removed=removed, **asked)
     summary = finished(plan)
     assert files_in(folder / "many") == files_in(folder / "one")
-    assert removed.read_bytes() == listed(found.removed, folder / f"one{suffix}")
-    return found, plan, summary
+    assert removed.read_bytes() == listed(result.removed, folder / f"one{suffix}")
+    return result, plan, summary
 
 
 @pytest.mark.sampled(1)
@@ -109,10 +109,10 @@ def both_ways(folder, source, suffix=".csv", **asked):
 )
 def test_equals_one_process(tmp_path, case, suffix):
     source = corpus_in(tmp_path / "corpus", suffix)
-    found, plan, summary = both_ways(tmp_path, source, text="text", **CASES[case])
-    assert len(found.removed) > 20
-    kept = len(found.kept)
-    told = {"documents": 240, "not_compared": found.not_compared, "clusters": len(found.clusters)}
+    result, plan, summary = both_ways(tmp_path, source, text="text", **CASES[case])
+    assert len(result.removed) > 20
+    kept = len(result.kept)
+    told = {"documents": 240, "not_compared": result.not_compared, "clusters": len(result.clusters)}
     assert summary == {**told, "removed": 240 - kept, "kept": kept}
     assert plan.finish() == summary
     assert json.loads((tmp_path / "many" / "_fpstore.json").read_text()) == {
@@ -146,9 +146,9 @@ def test_equal_rows_of_a_part_are_sent_once(tmp_path, search, slice_rows, star_r
             for one in range(500)
         ]
         write(tmp_path / "in" / f"{number}.jsonl", [*common, *rows[number::2], *common])
-    asked = {"text": "text", "id": "number", "keep": "smallest", **SEARCHES[search]}
+    options = {"text": "text", "id": "number", "keep": "smallest", **SEARCHES[search]}
     sizes = {"slice_rows": slice_rows, "part_bytes": 1, "star_rows": star_rows}
-    both_ways(tmp_path, tmp_path / "in", **asked, **sizes)
+    both_ways(tmp_path, tmp_path / "in", **options, **sizes)
     folder = PlanFolder.open(DiskPlace(tmp_path / "plan"))
     bits = folder.work["cut"][0]
     assert any(bits) == (slice_rows is not None and search != "one slice")
@@ -235,11 +235,11 @@ def test_against_a_store(tmp_path, key, sharded):
     fpstore.build(store / "shard-00000.fps" if sharded else store, reader).close()
     if sharded:
         fpstore.ShardedStore.combine(store).close()
-    found, _, summary = both_ways(
+    result, _, summary = both_ways(
         tmp_path, source, ".tsv", text="text", id=key, against=store, part_bytes=9000
     )
-    near = np.count_nonzero(found.removed.in_reference)
-    assert 20 < near == summary["near_reference"] < len(found.removed)
+    near = np.count_nonzero(result.removed.in_reference)
+    assert 20 < near == summary["near_reference"] < len(result.removed)
 
 
 def test_ids_are_of_one_type_in_all_parts(tmp_path):
@@ -277,10 +277,10 @@ def test_lists_of_parts_are_joined(tmp_path, set_limits, kind, ids):
             tmp_path / "corpus" / f"{number:02}.jsonl",
             [*rows, {"fp": f"{rng.getrandbits(64):016x}", "id": 1}],
         )
-    asked = {"fingerprint": "fp", "id": None if ids == "none" else "id", "radius": 3}
+    options = {"fingerprint": "fp", "id": None if ids == "none" else "id", "radius": 3}
     sizes = {"part_bytes": 1, "slice_rows": 20}
-    found, *_ = both_ways(tmp_path, tmp_path / "corpus", f".{kind}", **asked, **sizes)
-    assert len(found.removed) > 100
+    result, *_ = both_ways(tmp_path, tmp_path / "corpus", f".{kind}", **options, **sizes)
+    assert len(result.removed) > 100
     if kind == "parquet":
         assert pq.ParquetFile(tmp_path / "many.parquet").num_row_groups > 3
 
@@ -322,9 +322,9 @@ def test_equal_fingerprints_are_a_cluster_without_a_common_band(tmp_path):
         words[20] = "other"
         rows.append({"text": " ".join(words)})
     write(tmp_path / "corpus" / "a.jsonl", rows)
-    asked = {"text": "text", "width": 64, "search": "bands", "threshold": 0.95}
-    found = fpstore.dedup(tmp_path / "corpus", tmp_path / "one", **asked)
-    assert len(found.removed) > 100
+    options = {"text": "text", "width": 64, "search": "bands", "threshold": 0.95}
+    result = fpstore.dedup(tmp_path / "corpus", tmp_path / "one", **options)
+    assert len(result.removed) > 100
     for slice_rows in (None, 500):
         output = tmp_path / f"o{slice_rows}"
         finished(
@@ -333,7 +333,7 @@ def test_equal_fingerprints_are_a_cluster_without_a_common_band(tmp_path):
                 tmp_path / "corpus",
                 output,
                 slice_rows=slice_rows,
-                **asked,
+                **options,
             )
         )
         assert files_in(output) == files_in(tmp_path / "one")
@@ -349,8 +349,8 @@ def test_scores_of_parts_have_one_length(tmp_path, scores):
             tmp_path / "in" / f"{number}.jsonl",
             [{"fp": "00ff00ff00ff00ff", "s": one} for one in some],
         )
-    asked = {"fingerprint": "fp", "score": "s", "keep": "highest"}
-    both_ways(tmp_path, tmp_path / "in", part_bytes=1, **asked)
+    options = {"fingerprint": "fp", "score": "s", "keep": "highest"}
+    both_ways(tmp_path, tmp_path / "in", part_bytes=1, **options)
 
 
 @pytest.mark.full
@@ -464,7 +464,7 @@ def test_file_names_may_hold_line_breaks(tmp_path):
     """Folders that killed tasks have left in the corpus are not read."""
     for name in ("p.csv", "a\nb.csv", f"{UNFINISHED}1/q.csv"):
         write(tmp_path / "corpus" / name, rows_of(20, 1))
-    found, _, summary = both_ways(tmp_path, tmp_path / "corpus", text="text", part_bytes=1)
+    result, _, summary = both_ways(tmp_path, tmp_path / "corpus", text="text", part_bytes=1)
     assert summary["documents"] == 40
     assert sorted(files_in(tmp_path / "one")) == ["a\nb.csv", "p.csv"]
-    assert len(found.kept) < 40
+    assert len(result.kept) < 40

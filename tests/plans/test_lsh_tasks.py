@@ -419,5 +419,5 @@ def test_the_command_line(tmp_path, monkeypatch):
     (tmp_path / "draft.txt").write_text(TEXTS[3])
     run("lsh", "build", "one.lsh", "corpus", *fields, *form)
     for verb in (("probe", "draft.txt"), ("pairs",)):
-        found = run(verb[0], "i.lsh", *verb[1:]).stdout
-        assert found == run(verb[0], "one.lsh", *verb[1:]).stdout != ""
+        outcome = run(verb[0], "i.lsh", *verb[1:]).stdout
+        assert outcome == run(verb[0], "one.lsh", *verb[1:]).stdout != ""

@@ -205,14 +205,17 @@ def test_widths_differ(tmp_path):
 @pytest.mark.parametrize("damage", ["gone", "cut"])
 def test_a_file_that_is_gone_or_cut_is_not_complete(tmp_path, what, damage):
     """The result that is named is the only one to remove."""
-    rows, asked = near_rows(300, 64, 2), [tmp_path / f"asked-{number}.npy" for number in range(3)]
-    for path, some in zip(asked, np.array_split(rows, 3), strict=True):
+    rows, query_files = (
+        near_rows(300, 64, 2),
+        [tmp_path / f"asked-{number}.npy" for number in range(3)],
+    )
+    for path, some in zip(query_files, np.array_split(rows, 3), strict=True):
         np.save(path, some)
     with fpstore.build(tmp_path / "s", rows) as store:
         places = (
             tmp_path / "p",
             store,
-            *{"join": [store], "probe": [asked]}.get(what, []),
+            *{"join": [store], "probe": [query_files]}.get(what, []),
             tmp_path / "o",
         )
         more = {"part_bytes": 1} if what == "probe" else {"slice_rows": 20}

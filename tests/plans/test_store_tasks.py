@@ -151,14 +151,14 @@ def test_a_batch_of_probes_equals_one_process(tmp_path, width, limit):
     asked = np.concatenate([near_rows(400, width), near_rows(10, width)])
     np.save(tmp_path / "asked.npy", asked)
     with fpstore.build(tmp_path / "one.fps", rows, width=width) as one:
-        found = one.probe_many(asked, radius, limit=limit)
+        matches = one.probe_many(asked, radius, limit=limit)
         wanted = (
-            found.to_arrow()
+            matches.to_arrow()
             .rename_columns(["row", "query", "fingerprint", "distance", "id"])
             .to_pylist()
         )
     for line in wanted if limit is not None else ():
-        line["more"] = int(found.more[line["row"]])
+        line["more"] = int(matches.more[line["row"]])
     for name in ("many", "one.fps"):
         plan = plan_probe(
             tmp_path / f"plan-{name}",
@@ -305,15 +305,13 @@ def test_a_shard_that_has_changed_is_refused(tmp_path, change, finished_before):
             store.insert([2**63 + 1], [7])
             if change == "merged":
                 store.merge()
-    told = (
+    message = (
         r"was written, and is gone"
         if change == "gone"
         else "is not what the plan makes, or has changed: remove it"
     )
-    with pytest.raises(
-        FpstoreError,
-        match=rf"shard-00001\.fps: {told}.* results/build-00001\.pieces in the plan, and run again",
-    ):
+    advice = r"results/build-00001\.pieces in the plan, and run again"
+    with pytest.raises(FpstoreError, match=rf"shard-00001\.fps: {message}.* {advice}"):
         plan.finish()
     assert (tmp_path / "crawl" / "shards.json").exists() == finished_before
     shutil.rmtree(shard, ignore_errors=True)
@@ -376,8 +374,8 @@ def test_files_without_matches_have_the_types_of_others(tmp_path):
     store = fpstore.build(tmp_path / "s.fps", [8, 11, 1 << 40], ["a", "b", "c"])
     for number, value in enumerate((2**63, 8)):
         write(tmp_path / "q" / f"{number}.parquet", [{"h": f"{value:016x}", "k": "x"}])
-    asked = {"fingerprint": "h", "id": "k", "radius": 1, "part_bytes": 1}
-    finished(plan_probe(tmp_path / "plan", store, tmp_path / "q", tmp_path / "found", **asked))
+    options = {"fingerprint": "h", "id": "k", "radius": 1, "part_bytes": 1}
+    finished(plan_probe(tmp_path / "plan", store, tmp_path / "q", tmp_path / "found", **options))
     rows = near_rows(90, 64)
     store = fpstore.build(tmp_path / "many.fps", rows, [f"u{n}" for n in range(len(rows))])
     finished(

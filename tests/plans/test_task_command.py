@@ -89,8 +89,12 @@ def test_status_says_how_fast_and_how_long(source, tmp_path):
     plan.run(plan.status()[1].first)
     os.utime(next(Path("p/results").glob("links-*")), (made, made + 3850))
     assert plan.status()[1].rate == 0.1  # since the stage before was done
-    told = json.loads(fine("task", "status", "p", "--json"))
-    assert (told[1]["rate"], told[1]["latest"], told[0]["seconds_left"]) == (0.1, made + 3850, 0)
+    summary = json.loads(fine("task", "status", "p", "--json"))
+    assert (summary[1]["rate"], summary[1]["latest"], summary[0]["seconds_left"]) == (
+        0.1,
+        made + 3850,
+        0,
+    )
 
 
 def test_a_rate_is_that_of_the_last_hundred(tmp_path):

@@ -87,8 +87,8 @@ def test_threads_ask_a_store_whose_shards_are_not_open_yet(folder):
     with fpstore.open(folder) as store:
         wanted = list(store.probe_many(queries))
     with fpstore.open(folder) as store, ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda _: [store.probe(query) for query in queries], range(4)))
-        assert found == [wanted] * 4
+        matches = list(pool.map(lambda _: [store.probe(query) for query in queries], range(4)))
+        assert matches == [wanted] * 4
         assert len(store.snapshot().open_shards) == 4
 
 

@@ -87,11 +87,11 @@ class Changes:
                 len({*rows} - held),
             )
             return held - {*rows}
-        asked = (
+        options = (
             {*fingerprints} if what == "fingerprints" else {*(ids[:1] if what == "delete" else ids)}
         )
-        gone = {pair for pair in held if pair[what != "fingerprints"] in asked}
-        answer = len(gone), len(asked - {pair[what != "fingerprints"] for pair in gone})
+        gone = {pair for pair in held if pair[what != "fingerprints"] in options}
+        answer = len(gone), len(options - {pair[what != "fingerprints"] for pair in gone})
         if what == "fingerprints":
             assert store.delete(fingerprints=fingerprints) == answer
         else:

@@ -191,18 +191,18 @@ def test_a_sample_is_of_what_can_be_read(store, set_limits, sparse):
 def test_progress_comes_in_pieces_and_may_end_it(good, set_limits):
     path, bits = good
     set_limits(column_entries=512)
-    told = []
+    messages = []
     with fpstore.open(path) as store:
         tables = len(store.design.tables)
-        assert store.verify(progress=lambda *args: told.append(args)).ok
-        steps = [done for phase, done, _ in told if phase == "tables"]
+        assert store.verify(progress=lambda *args: messages.append(args)).ok
+        steps = [done for phase, done, _ in messages if phase == "tables"]
         assert len(set(steps)) > tables * COUNT // 512
         assert steps == sorted(steps)
         assert steps[-1] == tables * len(store)
-        assert any(phase == "references" for phase, _, _ in told) == (bits > 64)
+        assert any(phase == "references" for phase, _, _ in messages) == (bits > 64)
 
         def end(phase, done, total):
-            if phase == told[-1][0] or done:
+            if phase == messages[-1][0] or done:
                 raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
@@ -287,10 +287,10 @@ def test_statistics(good):
 def test_the_command_tells_the_statistics(good):
     path, bits = good
     for options in ([], ["--full"]):
-        told = fine("stats", path, *options)
-        assert ("references" in told) == (bits > 64)
-        assert "block" not in told
-        assert ("fingerprints per bucket" in told) == bool(options)
+        output = fine("stats", path, *options)
+        assert ("references" in output) == (bits > 64)
+        assert "block" not in output
+        assert ("fingerprints per bucket" in output) == bool(options)
     assert json.loads(fine("stats", path, "--full", "--json"))["distribution"]["buckets"] > 0
     assert "fpstore_fingerprints" in fine("stats", path, "--prometheus")
 

@@ -58,8 +58,8 @@ def test_row_numbers_go_on_after_all_that_were_given(writer):
     writer.upsert([12], [9])
     writer.insert(13)
     assert writer[13] == [10]
-    found = writer.probe_insert_many([1, 9 << 20, 9 << 20 | 1, 7 << 50], radius=1)
-    assert found.inserted.tolist() == [False, True, False, True]
+    matches = writer.probe_insert_many([1, 9 << 20, 9 << 20 | 1, 7 << 50], radius=1)
+    assert matches.inserted.tolist() == [False, True, False, True]
     assert (writer[9 << 20], writer[7 << 50]) == ([12], [14])
     writer.insert(14, 100)
     writer.insert(15)
@@ -460,8 +460,8 @@ def test_a_delta_is_looked_up_beside_tables_that_are_scanned(
         snapshot = store.snapshot()
         asked = Asked(snapshot._delta_kernel)
         monkeypatch.setattr(snapshot, "_delta_kernel", asked)
-        found = store.probe_many(rows[:50] ^ np.uint64(5), radius)
-        assert found.fingerprints.tolist() == rows[:50].tolist()
+        matches = store.probe_many(rows[:50] ^ np.uint64(5), radius)
+        assert matches.fingerprints.tolist() == rows[:50].tolist()
     assert way in asked.names
     assert {"probe": "scan", "scan": "probe"}[way] not in asked.names
 

@@ -118,13 +118,13 @@ def test_changes_that_cancel_out_are_merged(path):
 
 
 def test_a_merge_reports_its_progress(path):
-    told = []
+    messages = []
     with fpstore.open(path, "r+") as store:
         store.insert([1, 2, 3])
-        store.merge(progress=lambda *step: told.append(step), threads=1)
-        phases = {phase for phase, _, _ in told}
+        store.merge(progress=lambda *step: messages.append(step), threads=1)
+        phases = {phase for phase, _, _ in messages}
         assert phases == {"merging"}
-        assert told[-1][1] == told[-1][2] == 2 * len(store)
+        assert messages[-1][1] == messages[-1][2] == 2 * len(store)
 
 
 def test_what_a_dead_writer_left_is_removed(path):

@@ -35,18 +35,18 @@ def until_refused(change, use):
 
     Return what it was told.
     """
-    told = []
+    messages = []
 
     def handler(*_):
         try:
             use()
         except fpstore.StoreLockedError as error:
-            told.append(str(error))
+            messages.append(str(error))
 
     with handled(handler):
-        while not told:
+        while not messages:
             change()
-    return told[0]
+    return messages[0]
 
 
 @pytest.fixture
@@ -252,7 +252,7 @@ def test_a_handler_that_wants_threads_while_threads_are_started(
     other.insert([3])
     store.insert([2**63], [5])
     known = len(store.probe_many(queries, threads=1).fingerprints)
-    asked, told = [], []
+    calls, messages = [], []
     uses = {
         "probe_many": lambda: len(store.probe_many(queries, threads=2).fingerprints),
         "scan": lambda: len(store.scan(queries[:600], 1, threads=2)),
@@ -265,15 +265,15 @@ def test_a_handler_that_wants_threads_while_threads_are_started(
 
     def ask():
         try:
-            told.append(uses[use]())
+            messages.append(uses[use]())
         except fpstore.StoreLockedError as error:
-            told.append(str(error))
+            messages.append(str(error))
 
     handler, method = in_a_handler(ask), getattr(Pool, inside)
 
     def interrupted(*args, **kwargs):
-        if not asked and threading.current_thread() is threading.main_thread():
-            asked.append(1)
+        if not calls and threading.current_thread() is threading.main_thread():
+            calls.append(1)
             handler()
         return method(*args, **kwargs)
 
@@ -282,11 +282,11 @@ def test_a_handler_that_wants_threads_while_threads_are_started(
         assert len(store.probe_many(queries, threads=2).fingerprints) == known
     else:
         store.merge(threads=2)
-    assert asked == [1]
+    assert calls == [1]
     if use == "merge" and call == "merge":
-        assert "signal handler" in told[0]
+        assert "signal handler" in messages[0]
     else:
-        assert told == [{"probe_many": known, "scan": 600}.get(use)]
+        assert messages == [{"probe_many": known, "scan": 600}.get(use)]
     assert (tmp_path / "built").exists() == (use == "build")
     assert store.verify().ok
     assert other.stats()["delta"]["changes"] == (0 if use == "merge of another" else 1)
@@ -315,14 +315,14 @@ def test_child_whose_store_was_replaced_raises_at_every_call(tmp_path, how):
         ]
 
         def work(pipe):
-            told = []
+            messages = []
             for ask in 2 * asking:
                 try:
-                    told.append(repr(ask()))
+                    messages.append(repr(ask()))
                 except fpstore.FpstoreError as error:
-                    told.append(type(error).__name__)
+                    messages.append(type(error).__name__)
             reader.close()
-            pipe.send(told)
+            pipe.send(messages)
 
         child = Child(work)
         assert set(child.receive()) == {"StorageError"}

@@ -143,9 +143,9 @@ def test_many_queries_keep_to_the_limit_in_parts(tmp_path, set_limits):
     fingerprints = made("dense", 500)
     queries = np.tile(fingerprints[:40], 10)
     with fpstore.build(tmp_path / "s", fingerprints, design="flip-2") as store:
-        found = store.probe_many(queries, 3, limit=5)
-        assert rows(found) == [nearest(fingerprints, q, 3)[:5] for q in queries]
-        assert found.more.all()
+        matches = store.probe_many(queries, 3, limit=5)
+        assert rows(matches) == [nearest(fingerprints, q, 3)[:5] for q in queries]
+        assert matches.more.all()
 
 
 def test_the_kernel_leaves_out_what_is_absent(tmp_path):
@@ -154,12 +154,12 @@ def test_the_kernel_leaves_out_what_is_absent(tmp_path):
     with fpstore.build(tmp_path / "s", fingerprints, block_bytes=128) as store:
         table = store.snapshot().generation.tables[0].kernel
         queries = queries_of(fingerprints)
-        lims, found, distances, more = table.nearest(queries, 22, 3, 0, table.block_count, absent)
+        lims, matches, distances, more = table.nearest(queries, 22, 3, 0, table.block_count, absent)
         for q, query in enumerate(queries):
             expected = nearest(np.setdiff1d(fingerprints, absent), query, 22)
             part = slice(lims[q], lims[q + 1])
             assert (
-                list(zip(found[part].tolist(), distances[part].tolist(), strict=True))
+                list(zip(matches[part].tolist(), distances[part].tolist(), strict=True))
                 == expected[:3]
             )
             assert more[q] == (len(expected) > 3)

@@ -73,14 +73,14 @@ def test_a_merge_that_failed_puts_off_the_next_and_no_other(path, set_limits):
 
 def test_a_merge_without_a_thread_is_logged_at_each_doubling(path, monkeypatch, set_limits, caplog):
     set_limits(merge_changes=2)
-    told = []
+    messages = []
     with fpstore.open(path, "r+", merge_at=0.0001) as store:
         with monkeypatch.context() as patch:
             patch.setattr(threading.Thread, "start", refuse_a_thread)
             for number in range(1, 9):
                 store.insert([1000 + number])
-                told.append(sum("merge failed" in record.message for record in caplog.records))
-        assert told == [0, 1, 1, 2, 2, 2, 2, 3]
+                messages.append(sum("merge failed" in record.message for record in caplog.records))
+        assert messages == [0, 1, 1, 2, 2, 2, 2, 3]
         assert "can't start new thread" in store.stats()["merge_error"]
         assert len(store) == len(ROWS) + 8
 

@@ -189,8 +189,8 @@ def test_the_verbs(tmp_path):
     assert fine("pairs", path, "-r", 2, "-q") == (
         "0000000000000008\t000000000000000b\t2\ta\tb\n0000000000000008\t000000000000000b\t2\tc\tb\n"
     )
-    found = [json.loads(line) for line in fine("pairs", path, "--json", "--quiet").splitlines()]
-    assert found[0] == {
+    rows = [json.loads(line) for line in fine("pairs", path, "--json", "--quiet").splitlines()]
+    assert rows[0] == {
         "a": "0000000000000008",
         "b": "000000000000000b",
         "distance": 2,

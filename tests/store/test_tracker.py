@@ -108,14 +108,14 @@ def test_reader_opens_announced_generation_before_it_is_current(
 ):
     """A question after the switch waits for nothing that could be done before it."""
     writer.insert([10])
-    asked, bits = [], tracker.snapshot().delta.bits
+    calls, bits = [], tracker.snapshot().delta.bits
 
     def ask():
-        asked.append(opened_in_the_question(monkeypatch, lambda: held(tracker.snapshot())))
+        calls.append(opened_in_the_question(monkeypatch, lambda: held(tracker.snapshot())))
         with monkeypatch.context() as patch:
             # a generation that was met is not looked for again
             patch.setattr("fpstore.query.tracker.read_manifest", None)
-            asked.append(held(tracker.snapshot()))  # it asks on while another thread opens
+            calls.append(held(tracker.snapshot()))  # it asks on while another thread opens
         wait_for_threads("open")
 
     def insert():  # after the merge has begun
@@ -128,7 +128,7 @@ def test_reader_opens_announced_generation_before_it_is_current(
     ):
         writer.merge()
     now = [1, 2, 3, 10, *range(20, 20 + changes)]
-    assert asked == [(0, now), now]
+    assert calls == [(0, now), now]
     writer.insert([11])
     assert opened_in_the_question(monkeypatch, lambda: held(tracker.snapshot())) == (
         0,

@@ -4,6 +4,7 @@ import gc
 import os
 import resource
 import threading
+import weakref
 
 import pytest
 from forks import Child, wait_for
@@ -12,7 +13,6 @@ from speeds import crossed, slow
 from systemcalls import at_first_call
 
 import fpstore
-from fpstore.change.merge import Merge
 from fpstore.disk.locks import WriterLock
 
 
@@ -31,39 +31,36 @@ def test_store_renamed_while_open_absorbs_others_but_not_itself(tmp_path):
 
 
 @pytest.mark.full
-def test_store_dropped_in_its_own_merge_thread_releases_its_lock(tmp_path, monkeypatch, set_limits):
+def test_store_dropped_in_its_own_merge_thread_releases_its_lock(tmp_path, set_limits):
     """The garbage collector may run in any thread.
 
     A close in that of the merge would wait for itself.
     """
     path = build(tmp_path / "s", 0, 100)
     set_limits(merge_changes=1)
-    freeze, dropped, collected = Merge._freeze, threading.Event(), threading.Event()
+    dropped, collected = threading.Event(), threading.Event()
 
-    def collecting(self):
-        found = freeze(self)
+    def collect():
         assert dropped.wait(30)
         gc.collect()
         collected.set()
-        return found
-
-    monkeypatch.setattr(Merge, "_freeze", collecting)
 
     def use():
         store = fpstore.open(path, "r+", merge_at=0.001)
         store.cycle = store
         store.insert(FINGERPRINTS[100:101], [100])
-        return store._finalizer
+        return weakref.ref(store)
 
     gc.disable()
     try:
-        finalizer = use()
-        assert finalizer.alive
-        dropped.set()
-        assert collected.wait(30)
+        with at_first_call("mkdir", "gen-00000002.tmp", before=collect):  # by the merge
+            reference = use()
+            assert reference() is not None
+            dropped.set()
+            assert collected.wait(30)
     finally:
         gc.enable()
-    assert not finalizer.alive
+    assert reference() is None
     wait_for(lambda: is_free(path))
     with fpstore.open(path, "r+") as store:
         assert rows_of(store) == pairs(0, 101)

@@ -1,5 +1,6 @@
 """Writers: every format read back, values they refuse, and disks that are full."""
 
+import fcntl
 import io
 import json
 import resource
@@ -14,7 +15,7 @@ from inputs import MAX, put, read
 from speeds import slow
 
 from fpstore.errors import InputError, StorageError
-from fpstore.io import Chunk, open_writer, sink
+from fpstore.io import Chunk, open_writer
 
 STRING_IDS = st.text(min_size=1, max_size=8)
 
@@ -190,15 +191,15 @@ def test_files_of_a_killed_writer_are_removed_by_the_next_one(tmp_path):
 
 def test_output_removed_before_it_is_locked_is_made_again(tmp_path, monkeypatch):
     """Another writer takes the new file for abandoned."""
-    lock, removed = sink.try_lock, []
+    lock, removed = fcntl.flock, []
 
-    def lock_late(descriptor, path):
+    def lock_late(descriptor, operation):
         if not removed:
-            removed.append(path)
-            path.unlink()
-        return lock(descriptor, path)
+            removed.append(Path(f"/proc/self/fd/{descriptor}").readlink())
+            removed[0].unlink()
+        return lock(descriptor, operation)
 
-    monkeypatch.setattr(sink, "try_lock", lock_late)
+    monkeypatch.setattr(fcntl, "flock", lock_late)
     with open_writer(tmp_path / "a.tsv", columns=["fingerprint"]) as writer:
         writer.write([(1,)])
     assert removed

@@ -201,7 +201,10 @@ class DiskPlace(Place):
         return self.path / name
 
     def replace(self, name: str, data: bytes) -> None:
-        with refusing(self.path / name), temporary_folder(self.path, unfinished_prefix()) as folder:
+        with (
+            translate_refusals(self.path / name),
+            temporary_folder(self.path, unfinished_prefix()) as folder,
+        ):
             (folder / name).write_bytes(data)
             _sync(folder / name)
             (folder / name).replace(self.path / name)

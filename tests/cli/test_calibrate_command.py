@@ -49,10 +49,10 @@ def corpora(tmp_path, monkeypatch):
 
 
 def test_every_kind_of_corpus_gives_the_same(corpora):
-    asked = [(f"c.{form}", "--text-field", "body") for form in ("csv", "tsv", "jsonl", "parquet")]
+    queries = [(f"c.{form}", "--text-field", "body") for form in ("csv", "tsv", "jsonl", "parquet")]
     printed = [
-        json.loads(fine("calibrate", *one, *QUICK, "--json"))
-        for one in (*asked, ("d", "--text", "--suffix", ".txt"))
+        json.loads(fine("calibrate", *item, *QUICK, "--json"))
+        for item in (*queries, ("d", "--text", "--suffix", ".txt"))
     ]
     assert all(each == printed[0] for each in printed)
     settings = ["size=1", "shingle=chars,size=4"]
@@ -62,17 +62,17 @@ def test_every_kind_of_corpus_gives_the_same(corpora):
 
 
 def test_the_table_says_what_the_json_says(corpora):
-    asked = ("calibrate", "d", "--text", *QUICK, "--setting", "method=minhash", "--seed", "3")
-    printed, record = fine(*asked), json.loads(fine(*asked, "--json"))
+    arguments = ("calibrate", "d", "--text", *QUICK, "--setting", "method=minhash", "--seed", "3")
+    printed, record = fine(*arguments), json.loads(fine(*arguments, "--json"))
     title = "Settings for 25 documents, at most 5% removed wrongly, the suggested one first\n"
     assert printed.startswith(title)
     lines = printed.splitlines()[2 : 2 + len(record["settings"])]
-    for line, one in zip(lines, record["settings"], strict=True):
-        recall, cells = one["recall"], line.split()
-        assert cells[:3] == [one["setting"], str(one["width"]), str(one["radius"])]
+    for line, item in zip(lines, record["settings"], strict=True):
+        recall, cells = item["recall"], line.split()
+        assert cells[:3] == [item["setting"], str(item["width"]), str(item["radius"])]
         assert f" {recall['count'] / recall['total']:.1%} (" in line
-        assert (one["threshold"] is None) == ("minhash" not in one["setting"])
-        assert one["threshold"] is None or f"{one['threshold']:.2f}" == cells[3]
+        assert (item["threshold"] is None) == ("minhash" not in item["setting"])
+        assert item["threshold"] is None or f"{item['threshold']:.2f}" == cells[3]
     for change in CHANGES:
         assert (change in printed) == (change in record["settings"][0]["by_distance"])
     assert re.search(r"strangers +300 pairs", printed)
@@ -90,17 +90,17 @@ def test_the_command_that_is_suggested_removes_what_was_counted(corpora):
         for n in range(150)
     ]
     pq.write_table(pa.table({"body": texts}), "many.parquet")
-    asked = ("calibrate", "many.parquet", "--text-field", "body", "-q", "--threads", "1")
+    arguments = ("calibrate", "many.parquet", "--text-field", "body", "-q", "--threads", "1")
     for setting in ("method=minhash", "method=minhash,threshold=0.8", "size=2,width=128"):
         more = ("--most-wrong", "0.1", "--setting", setting)
-        (one,) = json.loads(fine(*asked, *more, "--json"))["settings"]
-        words = re.search(r"^fpstore (dedup .*)$", fine(*asked, *more), re.MULTILINE)[1].split()
+        (single,) = json.loads(fine(*arguments, *more, "--json"))["settings"]
+        words = re.search(r"^fpstore (dedup .*)$", fine(*arguments, *more), re.MULTILINE)[1].split()
         assert ("--threshold" in words) == ("threshold" in setting)
-        given = (*words, "many.parquet", "out.parquet", "--text-field", "body")
-        done = json.loads(fine(*given, "--json", "-q", "--force"))
-        assert done["removed"] == one["removed"]["count"] > 10
-        assert one["wrong"]["count"] <= 0.1 * one["wrong"]["total"]
-    hopeless = fine(*asked, "--setting", "size=1,radius=40")
+        command = (*words, "many.parquet", "out.parquet", "--text-field", "body")
+        done = json.loads(fine(*command, "--json", "-q", "--force"))
+        assert done["removed"] == single["removed"]["count"] > 10
+        assert single["wrong"]["count"] <= 0.1 * single["wrong"]["total"]
+    hopeless = fine(*arguments, "--setting", "size=1,radius=40")
     assert "fpstore dedup" not in hopeless
     assert "No setting fits: allow more with --most-wrong" in hopeless
 
@@ -144,8 +144,8 @@ def pair(tmp_path, monkeypatch):
 def test_compare_shows_what_differs(pair):
     maker = SimHash(size=1, weighting="count")
     a, b = (maker.fingerprint((pair / name).read_text()) for name in ("a.txt", "b.txt"))
-    found = json.loads(fine("compare", "a.txt", "b.txt", "--weighting", "count", "--json"))
-    assert found == {
+    answer = json.loads(fine("compare", "a.txt", "b.txt", "--weighting", "count", "--json"))
+    assert answer == {
         "fingerprint_a": f"{a:016x}",
         "fingerprint_b": f"{b:016x}",
         "width": 64,

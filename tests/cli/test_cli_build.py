@@ -136,8 +136,10 @@ def test_build_notes_options_for_blocks_where_there_are_none(folder: Path) -> No
     """They were taken without a word, and changed no byte of the tables."""
     options = ["--design", "columns-4", "--codec", "elias-fano"]
     result = run("build", "x.fps", "crawl.tsv", *options, "--block-bytes", 512)
-    told = "--codec and --block-bytes change nothing until a merge takes a design that has some\n"
-    assert result.stderr == f"fpstore: columns-4 has no tables of blocks: {told}"
+    message = (
+        "--codec and --block-bytes change nothing until a merge takes a design that has some\n"
+    )
+    assert result.stderr == f"fpstore: columns-4 has no tables of blocks: {message}"
     assert "--codec changes nothing until" in run("build", "y.fps", "crawl.tsv", *options).stderr
     assert json.loads(fine("redesign", "y.fps", "flip-2", "--json"))["codec"] == "elias-fano"
     fine("build", "y.fps", "crawl.tsv", *options, "--quiet", "--force")
@@ -171,8 +173,8 @@ def test_a_file_of_rows_is_not_one_text(folder: Path, name: str) -> None:
         ["hash", "--text", name],
     ):
         assert f"{name}: holds rows, not one text" in failure(*verb)
-    told = "more: no text to make a fingerprint of; left out: 1 (rows, not one text)"
-    assert told in failure("build", "x.fps", "more", "--text")
+    message = "more: no text to make a fingerprint of; left out: 1 (rows, not one text)"
+    assert message in failure("build", "x.fps", "more", "--text")
     assert not Path("x.fps").exists()
     Path("more/a.txt").write_text("some words")
     result = run("build", "x.fps", "more", "--text")
@@ -291,15 +293,15 @@ def test_fingerprints_have_the_digits_of_their_width(bits, folder):
     Path("more.txt").write_text("".join(f"{word}\n" for word in words))
     fine("build", "x.fps", "more.txt", "--width", bits, "-r", 1, "-q")
     out = fine("probe", "x.fps", *words[:2], "--input", "more.txt", "--json", "-r", 0)
-    found = list(map(json.loads, out.splitlines()))
-    assert [one["query"] for one in found] == [*words[:2], *words]
-    assert [one["matches"][0]["fingerprint"] for one in found] == [*words[:2], *words]
+    answer = list(map(json.loads, out.splitlines()))
+    assert [item["query"] for item in answer] == [*words[:2], *words]
+    assert [item["matches"][0]["fingerprint"] for item in answer] == [*words[:2], *words]
     assert fine("probe", "x.fps", "--decimal", *values, "-r", 0) == fine(
         "probe", "x.fps", *words, "-r", 0
     )
     other = 32 if bits == 64 else 64
-    told = failure("probe", "x.fps", "f" * (other // 4), code=2)
-    assert f"a fingerprint of {other} bits, but this store holds {bits} bits" in told
+    message = failure("probe", "x.fps", "f" * (other // 4), code=2)
+    assert f"a fingerprint of {other} bits, but this store holds {bits} bits" in message
     assert fine("delete", "x.fps", "--fingerprints", words[0], "--input", "more.txt").startswith(
         f"x.fps: {len(words)} "
     )

@@ -347,8 +347,10 @@ def test_an_insert_whose_output_is_refused_says_what_is_in(
     Path("rows.tsv").write_text("0x123456789\n" + f"0x{NEAR:x}\n" * (rows - 1))
     Path("full.tsv").symlink_to("/dev/full")
     message = failure("insert", "numbers.fps", "rows.tsv", "--unmatched", "-o", "full.tsv")
-    told = f"before that, 1 row of the first {rows} was inserted; insert only the rows after these"
-    assert message == f"fpstore: full.tsv: No space left on device: free some space; {told}\n"
+    expected = (
+        f"before that, 1 row of the first {rows} was inserted; insert only the rows after these"
+    )
+    assert message == f"fpstore: full.tsv: No space left on device: free some space; {expected}\n"
     assert fpstore.open("numbers.fps")[0x123456789] == [4]
 
 

@@ -62,7 +62,7 @@ def test_every_flag_has_help_and_an_example() -> None:
                 assert parameter.help, parameter.name
                 record = (parameter.opts[-1], parameter.help)
                 shown[record] = shown.get(record, False) or bool(words & set(parameter.opts))
-    assert [option for (option, _), found in shown.items() if not found] == []
+    assert [option for (option, _), item in shown.items() if not item] == []
 
 
 def test_help_fits_a_terminal_and_ends_with_at_most_3_examples(
@@ -116,13 +116,13 @@ def test_a_shell_completes_verbs_options_and_paths(folder: Path) -> None:
     """Paths were not completed: an argument was any text."""
 
     def completed(way: str, *words: str) -> str:
-        asked = {
+        options = {
             "_FPSTORE_COMPLETE": way,
             "COMP_WORDS": " ".join(words),
             "COMP_CWORD": str(len(words) - 1),
         }
         done = subprocess.run(
-            COMMAND, env={**os.environ, **asked}, capture_output=True, text=True, check=False
+            COMMAND, env={**os.environ, **options}, capture_output=True, text=True, check=False
         )
         assert (done.returncode, done.stderr) == (0, "")
         return done.stdout

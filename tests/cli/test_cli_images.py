@@ -120,17 +120,17 @@ def test_a_store_of_pictures_is_built_asked_and_extended(photos: Path) -> None:
         assert fpstore.hashing.from_description(store.fingerprinter) == ImageHash()
     line = fine("probe", "photos.fps", "new.jpg").splitlines()
     assert [row.split("\t")[3] for row in line] == ["photos/2.png"]
-    (found,) = (
+    (matches,) = (
         json.loads(text) for text in fine("nearest", "photos.fps", "new.jpg", "--json").splitlines()
     )
-    assert found["document"] == "new.jpg"
-    assert found["matches"][0]["ids"] == ["photos/2.png"]
+    assert matches["document"] == "new.jpg"
+    assert matches["matches"][0]["ids"] == ["photos/2.png"]
     assert len(fine("scan", "photos.fps", "photos", "-r", 0, "-q", code=0)) == 0
     fine("insert", "photos.fps", "new.jpg", "-q")
     again = fine("probe", "photos.fps", "photos/2.png", "-r", 9).splitlines()
     assert {row.split("\t")[3] for row in again} == {"photos/2.png", "new.jpg"}
-    told = json.loads(fine("insert", "photos.fps", "photos", "--suffix", ".png", "--json"))
-    assert (told["rows"], told["inserted"]) == (6, 0)
+    output = json.loads(fine("insert", "photos.fps", "photos", "--suffix", ".png", "--json"))
+    assert (output["rows"], output["inserted"]) == (6, 0)
 
 
 @pytest.mark.full

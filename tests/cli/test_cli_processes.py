@@ -86,11 +86,11 @@ def test_an_insert_that_is_interrupted_says_which_rows_are_in(ids: bool, folder:
             if ids
             else "insert only the rows after these"
         )
-        told = (
+        message = (
             "fpstore: interrupted; before that, 65,536 rows of the first 65,536 were inserted; "
             f"{again}\n"
         )
-        assert (insert.returncode, err.decode()) == (130, told)
+        assert (insert.returncode, err.decode()) == (130, message)
         assert len(reader) == 2 + 65_536
 
 
@@ -264,11 +264,11 @@ def test_every_verb_needs_standard_output(folder: Path) -> None:
         *verbs,
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    told = [
+    output = [
         (f"{verb}: fpstore: standard output is closed", str(failure_of(verb.split())))
         for verb in verbs
     ]
-    assert done.stderr.splitlines() == [line for pair in told for line in pair]
+    assert done.stderr.splitlines() == [line for pair in output for line in pair]
 
 
 @pytest.mark.full

@@ -262,9 +262,9 @@ def records(text):
 def test_outputs_tell_the_row_and_the_id_of_a_query(folder: Path, verb: tuple[str, ...]) -> None:
     command = (verb[0], "crawl.fps", *verb[1:], "--input", "crawl.tsv")
     objects = records(fine(*command, "--json"))
-    assert [
-        (found["row"], found["query_id"], int(found["query"], 16)) for found in objects
-    ] == list(zip(range(8), IDS, FINGERPRINTS.tolist(), strict=True))
+    assert [(item["row"], item["query_id"], int(item["query"], 16)) for item in objects] == list(
+        zip(range(8), IDS, FINGERPRINTS.tolist(), strict=True)
+    )
     assert list(objects[0]) == [
         "row",
         "query_id",
@@ -278,24 +278,24 @@ def test_outputs_tell_the_row_and_the_id_of_a_query(folder: Path, verb: tuple[st
     assert str(table.schema.field("row").type) == "uint64"
     rows = table.to_pylist()
     assert [(r["row"], r["query_id"], r["id"]) for r in rows] == [
-        (found["row"], found["query_id"], one)
-        for found in objects
-        for match in found["matches"]
-        for one in match["ids"]
+        (item["row"], item["query_id"], case)
+        for item in objects
+        for match in item["matches"]
+        for case in match["ids"]
     ]
     plain = [
         f"{r['query']:016x}\t{r['fingerprint']:016x}\t{r['distance']}\t{r['id']}" for r in rows
     ]
     assert fine(*command).splitlines() == plain
-    told = [f"{line}\t{r['row']}\t{r['query_id']}" for line, r in zip(plain, rows, strict=True)]
-    assert fine(*command, "--with-queries").splitlines() == told
+    output = [f"{line}\t{r['row']}\t{r['query_id']}" for line, r in zip(plain, rows, strict=True)]
+    assert fine(*command, "--with-queries").splitlines() == output
     fine(*command, "--with-queries", "-o", "m.csv")
-    assert Path("m.csv").read_text().splitlines() == [line.replace("\t", ",") for line in told]
+    assert Path("m.csv").read_text().splitlines() == [line.replace("\t", ",") for line in output]
 
 
 def test_inputs_without_ids_have_rows_only(folder: Path) -> None:
     command = ("probe", "crawl.fps", "-r", 0, "--input", "queries.npy")
-    assert [list(found) for found in records(fine(*command, "--json"))] == [
+    assert [list(item) for item in records(fine(*command, "--json"))] == [
         ["row", "query", "matches"]
     ] * 2
     fine(*command, "-o", "m.parquet")
@@ -311,7 +311,7 @@ def test_inputs_without_ids_have_rows_only(folder: Path) -> None:
 def test_integers_stay_integers(folder: Path) -> None:
     Path("q.tsv").write_text(f"{NEAR:016x}\t77\n0x0\t18446744073709551615\n")
     command = ("probe", "crawl.fps", "-r", 0, "--input", "q.tsv")
-    assert [found["query_id"] for found in records(fine(*command, "--json"))] == [77, 2**64 - 1]
+    assert [item["query_id"] for item in records(fine(*command, "--json"))] == [77, 2**64 - 1]
     fine(*command, "-o", "m.parquet")
     assert pq.read_table("m.parquet")["query_id"].to_pylist() == [77, 77, 2**64 - 1]
 
@@ -322,15 +322,15 @@ def test_rows_run_on_over_arguments_files_and_batches(folder: Path, set_limits: 
     fpstore.build("x.fps", np.arange(40, dtype=np.uint64), radius=1).close()
     command = ("probe", "x.fps", "-r", 0)
     files = ("--input", "many.npy", "--input", "many.npy")
-    assert [found["row"] for found in records(fine(*command, *files, "--json"))] == list(range(80))
+    assert [item["row"] for item in records(fine(*command, *files, "--json"))] == list(range(80))
     out = fine(*command, *files, "--with-queries").splitlines()
     assert [line.split("\t")[3:] for line in out] == [
         [str(row % 40), str(row)] for row in range(80)
     ]
     # The fingerprints of the command line come first. They have no ids, so no query has.
     both = records(fine("probe", "crawl.fps", "0x2a", "--input", "crawl.tsv", "--json"))
-    assert [found["row"] for found in both] == list(range(9))
-    assert not any("query_id" in found for found in both)
+    assert [item["row"] for item in both] == list(range(9))
+    assert not any("query_id" in item for item in both)
     assert "row" not in records(fine(*command, "0x1", "--json"))[0]
     assert records(fine(*command, "0x1", "--json", "--with-queries"))[0]["row"] == 0
 
@@ -374,13 +374,13 @@ def test_ids_of_queries_come_from_a_named_column(
         "hash",
     )
     assert [
-        found["query_id"] for found in records(fine(*command, "--id-field", "url", "--json"))
+        item["query_id"] for item in records(fine(*command, "--id-field", "url", "--json"))
     ] == IDS
     numbered = (*command, "--id-field", "place", "--id-type")
-    assert [found["query_id"] for found in records(fine(*numbered, "int", "--json"))] == list(
+    assert [item["query_id"] for item in records(fine(*numbered, "int", "--json"))] == list(
         range(8)
     )
-    assert [found["query_id"] for found in records(fine(*numbered, "str", "--json"))] == list(
+    assert [item["query_id"] for item in records(fine(*numbered, "str", "--json"))] == list(
         "01234567"
     )
     missing = run(*command, "--id-field", "uri", "--json")

@@ -58,47 +58,49 @@ def test_each_line_is_answered_before_the_next_is_sent(
     ]
     Path("q.tsv").write_text("".join(f"{f:016x}\tid{i}\n" for i, f in enumerate(queries)))
     wanted = fine(*verb, "--input", "q.tsv", "--json").splitlines()
-    with Conversation(*verb, "--input", "-", "--format", form, "--json") as one:
+    with Conversation(*verb, "--input", "-", "--format", form, "--json") as single:
         for i, f in enumerate(queries):
-            one.send(query(form, f, f"id{i}"))
-            assert one.answer() == wanted[i]
-        assert one.ended() == (0, b"", "")
+            single.send(query(form, f, f"id{i}"))
+            assert single.answer() == wanted[i]
+        assert single.ended() == (0, b"", "")
 
 
 @pytest.mark.full
 def test_a_half_line_waits_for_its_rest(folder: Path) -> None:
-    with Conversation("probe", "crawl.fps", "0x2a", "-r", 0, "--input", "-") as one:
-        assert one.answer().endswith("\tsmall")  # the argument is answered before any input
-        one.send(f"{NEAR:016x}\n{FAR:016x}\n00000000")
-        assert [one.answer().split("\t")[3] for _ in range(3)] == ["a", "a again", "far"]
-        assert one.is_silent()
-        one.send("0000002a\n")
-        assert one.answer().endswith("\tsmall")
-        one.send("0x")
-        one.send("0")
+    with Conversation("probe", "crawl.fps", "0x2a", "-r", 0, "--input", "-") as single:
+        assert single.answer().endswith("\tsmall")  # the argument is answered before any input
+        single.send(f"{NEAR:016x}\n{FAR:016x}\n00000000")
+        assert [single.answer().split("\t")[3] for _ in range(3)] == ["a", "a again", "far"]
+        assert single.is_silent()
+        single.send("0000002a\n")
+        assert single.answer().endswith("\tsmall")
+        single.send("0x")
+        single.send("0")
         # the last line needs no end
-        assert one.ended() == (0, b"0000000000000000\t0000000000000000\t0\tzero\n", "")
-    with Conversation("probe", "crawl.fps", "--input", "-", "--id-field", "url", "--json") as one:
+        assert single.ended() == (0, b"0000000000000000\t0000000000000000\t0\tzero\n", "")
+    with Conversation(
+        "probe", "crawl.fps", "--input", "-", "--id-field", "url", "--json"
+    ) as single:
         for line in ("# a comment\n", "url\tother\tfingerprint\n", "here\t?\t000000000000002a\n"):
-            one.send(line)
-        assert json.loads(one.answer())["query_id"] == "here"
-        assert one.ended()[0] == 0
+            single.send(line)
+        assert json.loads(single.answer())["query_id"] == "here"
+        assert single.ended()[0] == 0
 
 
 def test_what_is_inserted_meanwhile_is_found(folder: Path) -> None:
     with (
-        Conversation("probe", "crawl.fps", "--input", "-", "--json") as one,
+        Conversation("probe", "crawl.fps", "--input", "-", "--json") as single,
         fpstore.open("crawl.fps", "r+") as writer,
     ):
         for number in range(20):
-            asked = 0x1234_5678_0000_0000 | number << 20 | 0x1F << 40
-            one.send(f"{asked:016x}\n")
-            before = json.loads(one.answer())["matches"]
-            writer.insert(asked, f"new {number}")
-            one.send(f"{asked:016x}\n")
-            after = json.loads(one.answer())["matches"]
+            requests = 0x1234_5678_0000_0000 | number << 20 | 0x1F << 40
+            single.send(f"{requests:016x}\n")
+            before = json.loads(single.answer())["matches"]
+            writer.insert(requests, f"new {number}")
+            single.send(f"{requests:016x}\n")
+            after = json.loads(single.answer())["matches"]
             assert [m for m in after if m not in before] == [
-                {"fingerprint": f"{asked:016x}", "distance": 0, "ids": [f"new {number}"]}
+                {"fingerprint": f"{requests:016x}", "distance": 0, "ids": [f"new {number}"]}
             ]
 
 
@@ -108,12 +110,12 @@ def test_bad_line_is_named_after_answers_to_earlier_lines(folder: Path) -> None:
         good = query(form, NEAR, "x")
         with Conversation(
             "probe", "crawl.fps", "-r", 0, "--input", "-", "--format", form, "--json"
-        ) as one:
+        ) as single:
             for _ in range(3):
-                one.send(good)
-                assert json.loads(one.answer())["matches"]
-            one.send(good + good + "zz\n" + good)  # what came with the bad line, too
-            code, out, err = one.ended()
+                single.send(good)
+                assert json.loads(single.answer())["matches"]
+            single.send(good + good + "zz\n" + good)  # what came with the bad line, too
+            code, out, err = single.ended()
         assert (code, [json.loads(line)["row"] for line in out.splitlines()]) == (2, [3, 4])
         assert err.startswith("fpstore: <stdin>:6: ")
 
@@ -144,25 +146,27 @@ def test_a_bad_line_does_not_end_a_writer(folder: Path, form: str) -> None:
     for together in (False, True):
         with Conversation(
             "insert", "crawl.fps", "-", "--format", form, "--unmatched", "--json", "-r", 1
-        ) as one:
+        ) as single:
             if together:
-                one.send("".join(lines))
-            found = []
+                single.send("".join(lines))
+            collected = []
             for line in lines:
                 if not together:
-                    one.send(line)
-                found.append(json.loads(one.answer()))
-            code, out, err = one.ended()
+                    single.send(line)
+                collected.append(json.loads(single.answer()))
+            code, out, err = single.ended()
         assert (code, out) == (1, b"")
         assert "fpstore: 1 row wrong, the first one: <stdin>:" in err
-        keys = [(row["row"], row["query_id"], row.get("reason")) for row in found]
+        keys = [(row["row"], row["query_id"], row.get("reason")) for row in collected]
         names = [
             (number, name if form == "jsonl" or name != "bad" else None, why)
             for number, name, why in wanted
         ]
         assert keys == names
-        assert [row["inserted"] for row in found] == [why is None for *_, why in wanted]
-        assert [bool(row.get("error")) for row in found] == [why == "error" for *_, why in wanted]
+        assert [row["inserted"] for row in collected] == [why is None for *_, why in wanted]
+        assert [bool(row.get("error")) for row in collected] == [
+            why == "error" for *_, why in wanted
+        ]
         fine("delete", "crawl.fps", "new", "after", "-q")
 
 
@@ -205,10 +209,10 @@ def test_null_and_blank_texts_have_one_reason_everywhere(folder: Path) -> None:
         "7",
     ]
     words = ("--format", "jsonl", *TEXT_AND_URL, "--unmatched", "--json", "--left-out", "left.tsv")
-    with Conversation("insert", "pages.fps", "-", *words) as one:
-        one.send("".join(f"{line}\n" for line in lines))
-        answers = [json.loads(one.answer()) for _ in lines]
-        _, _, err = one.ended()
+    with Conversation("insert", "pages.fps", "-", *words) as single:
+        single.send("".join(f"{line}\n" for line in lines))
+        answers = [json.loads(single.answer()) for _ in lines]
+        _, _, err = single.ended()
     reasons = [None, "no words", "no words", "error", "error"]
     assert [answer.get("reason") for answer in answers] == reasons
     listed = [f"{row}\t{reason}" for row, reason in enumerate(reasons) if reason is not None]
@@ -237,17 +241,17 @@ def test_a_changed_page_is_decided_anew_by_the_pipe(folder: Path) -> None:
     for together in (False, True):
         shutil.copytree("anew.fps", f"{together}.fps")
         options = ["-", "--format", "jsonl", "--unmatched", "--upsert", "--json", "-q"]
-        with Conversation("insert", f"{together}.fps", *options) as one:
+        with Conversation("insert", f"{together}.fps", *options) as single:
             if together:
-                one.send("".join(query("jsonl", *row) for row in sent))
-            found = []
+                single.send("".join(query("jsonl", *row) for row in sent))
+            collected = []
             for row in sent:
                 if not together:
-                    one.send(query("jsonl", *row))
-                found.append(json.loads(one.answer()))
-            assert one.ended() == (0, b"", "")
-        assert [(row["inserted"], row.get("reason")) for row in found] == wanted
-        assert [match["ids"] for match in found[3]["matches"]] == [["a"]]
+                    single.send(query("jsonl", *row))
+                collected.append(json.loads(single.answer()))
+            assert single.ended() == (0, b"", "")
+        assert [(row["inserted"], row.get("reason")) for row in collected] == wanted
+        assert [match["ids"] for match in collected[3]["matches"]] == [["a"]]
         assert fine("ids", f"{together}.fps", "other") == f"{FAR ^ 2:016x}\tother\n"
         assert fine("ids", f"{together}.fps", "new", "-q") == ""
     assert "give --json" in failure("insert", "anew.fps", "-", "--unmatched", "--upsert", code=2)
@@ -271,25 +275,35 @@ def test_lines_that_are_no_rows_have_answers_too(folder: Path) -> None:
         json.dumps(good).encode(),
     ]
     options = ["--format", "jsonl", "--unmatched", "--json", *TEXT_AND_URL, "-q"]
-    with Conversation("insert", "pages.fps", "-", *options) as one:
-        found = []
+    with Conversation("insert", "pages.fps", "-", *options) as single:
+        collected = []
         for line in lines:
-            one.send(line.decode("latin-1") + "\n")
-            found.append(json.loads(one.answer()))
-        assert one.ended() == (1, b"", "")
-    assert [row.get("reason") for row in found] == ["error"] * 7 + [None, None]
-    assert [row["query_id"] for row in found] == [None, "x", "", None, None, "y", None, "7", "good"]
-    assert [row["row"] for row in found] == list(range(9))
+            single.send(line.decode("latin-1") + "\n")
+            collected.append(json.loads(single.answer()))
+        assert single.ended() == (1, b"", "")
+    assert [row.get("reason") for row in collected] == ["error"] * 7 + [None, None]
+    assert [row["query_id"] for row in collected] == [
+        None,
+        "x",
+        "",
+        None,
+        None,
+        "y",
+        None,
+        "7",
+        "good",
+    ]
+    assert [row["row"] for row in collected] == list(range(9))
     assert fine("ids", "pages.fps", "good", "7").count("\n") == 2
 
 
 def test_ids_of_a_stream_are_strings_unless_told(folder: Path) -> None:
     for options, wanted in (([], ["1", "x"]), (["--id-type", "int"], [1])):
-        with Conversation("probe", "crawl.fps", "--input", "-", "--json", *options) as one:
-            one.send("0x2a\t1\n")
-            assert json.loads(one.answer())["query_id"] == wanted[0]
-            one.send("0x2a\tx\n")
-            code, out, err = one.ended()
+        with Conversation("probe", "crawl.fps", "--input", "-", "--json", *options) as single:
+            single.send("0x2a\t1\n")
+            assert json.loads(single.answer())["query_id"] == wanted[0]
+            single.send("0x2a\tx\n")
+            code, out, err = single.ended()
         assert [json.loads(line)["query_id"] for line in out.splitlines()] == wanted[1:]
         assert (code, "--id-type" in err or "integer" in err) == (
             (0, False) if not options else (2, True)
@@ -297,22 +311,22 @@ def test_ids_of_a_stream_are_strings_unless_told(folder: Path) -> None:
     fine("build", "integers.fps", "-", "-q", stdin="ffff0000ffff0000\t7\n")
     # of inserts they are of the kind of the store
     for name, kept in (("integers.fps", 8), ("crawl.fps", "8")):
-        with Conversation("insert", name, "-", "--unmatched", "--json", "-q") as one:
-            one.send("00000000ffffffff\t8\n")
-            assert json.loads(one.answer())["query_id"] == kept
-            assert one.ended() == (0, b"", "")
+        with Conversation("insert", name, "-", "--unmatched", "--json", "-q") as single:
+            single.send("00000000ffffffff\t8\n")
+            assert json.loads(single.answer())["query_id"] == kept
+            assert single.ended() == (0, b"", "")
 
 
 @pytest.mark.full
 def test_the_codes_of_a_stream(folder: Path) -> None:
     for sent, code in (("", 1), ("0x1234567812345678\n", 1), ("0x1234567812345678\n0x2a\n", 0)):
-        with Conversation("probe", "crawl.fps", "-r", 0, "--input", "-") as one:
-            one.send(sent)
-            assert (one.ended()[0], sent) == (code, sent)
-    with Conversation("probe", "crawl.fps", "-r", 0, "--input", "-", "--quiet") as one:
-        one.send("0x1234567812345678\n0x2a\n")
-        assert one.process.wait(TIMEOUT_SECONDS) == 0  # although its input is open
-        assert one.ended() == (0, b"", "")
+        with Conversation("probe", "crawl.fps", "-r", 0, "--input", "-") as single:
+            single.send(sent)
+            assert (single.ended()[0], sent) == (code, sent)
+    with Conversation("probe", "crawl.fps", "-r", 0, "--input", "-", "--quiet") as single:
+        single.send("0x1234567812345678\n0x2a\n")
+        assert single.process.wait(TIMEOUT_SECONDS) == 0  # although its input is open
+        assert single.ended() == (0, b"", "")
 
 
 @pytest.mark.full
@@ -321,23 +335,23 @@ def test_a_signal_ends_the_wait_for_a_line(folder: Path) -> None:
         (signal.SIGINT, 130, "interrupted"),
         (signal.SIGTERM, 143, "terminated"),
     ):
-        with Conversation("probe", "crawl.fps", "-r", 0, "--input", "-") as one:
-            one.send("0x2a\n")
-            assert one.answer().endswith("\tsmall")
-            assert one.interrupted(number) == (code, b"", f"fpstore: {word}\n")
+        with Conversation("probe", "crawl.fps", "-r", 0, "--input", "-") as single:
+            single.send("0x2a\n")
+            assert single.answer().endswith("\tsmall")
+            assert single.interrupted(number) == (code, b"", f"fpstore: {word}\n")
 
 
 @pytest.mark.full
 def test_a_reader_that_has_gone_ends_it_quietly(folder: Path) -> None:
-    with Conversation("probe", "crawl.fps", "-r", 0, "--input", "-") as one:
-        one.send("0x2a\n")
-        assert one.answer()
-        assert one.process.stdout is not None
-        one.process.stdout.close()
-        one.send("0x2a\n")
-        assert one.process.wait(TIMEOUT_SECONDS) == 141
-        assert one.process.stderr is not None
-        assert one.process.stderr.read() == b""
+    with Conversation("probe", "crawl.fps", "-r", 0, "--input", "-") as single:
+        single.send("0x2a\n")
+        assert single.answer()
+        assert single.process.stdout is not None
+        single.process.stdout.close()
+        single.send("0x2a\n")
+        assert single.process.wait(TIMEOUT_SECONDS) == 141
+        assert single.process.stderr is not None
+        assert single.process.stderr.read() == b""
 
 
 def converse(one: Conversation, send: Callable[[bytes], object]) -> None:
@@ -350,29 +364,29 @@ def converse(one: Conversation, send: Callable[[bytes], object]) -> None:
 def test_sockets_and_pipes_of_every_kind(folder: Path) -> None:
     arguments = ("probe", "crawl.fps", "-r", 0, "--input")
     near, far = socket.socketpair()
-    with near, far, Conversation(*arguments, "-", stdin=far.fileno()) as one:
+    with near, far, Conversation(*arguments, "-", stdin=far.fileno()) as single:
         far.close()
-        converse(one, near.sendall)
+        converse(single, near.sendall)
         near.shutdown(socket.SHUT_WR)
-        assert one.ended() == (0, b"", "")
+        assert single.ended() == (0, b"", "")
     os.mkfifo("queries.txt")
-    with Conversation(*arguments, "queries.txt", stdin=subprocess.DEVNULL) as one:
+    with Conversation(*arguments, "queries.txt", stdin=subprocess.DEVNULL) as single:
         with Path("queries.txt").open("wb", buffering=0) as fifo:
-            converse(one, fifo.write)
-        assert one.ended() == (0, b"", "")
+            converse(single, fifo.write)
+        assert single.ended() == (0, b"", "")
     out, into = os.pipe()
     os.set_blocking(out, False)  # Node and others leave their pipes so
-    with os.fdopen(out, "rb") as end, Conversation(*arguments, "-", stdin=end) as one:
+    with os.fdopen(out, "rb") as end, Conversation(*arguments, "-", stdin=end) as single:
         end.close()
-        converse(one, lambda data: os.write(into, data))
+        converse(single, lambda data: os.write(into, data))
         os.close(into)
-        assert one.ended() == (0, b"", "")
+        assert single.ended() == (0, b"", "")
     leader, follower = pty.openpty()  # a terminal is read by lines, and once to its end
-    with Conversation(*arguments, "-", stdin=follower) as one:
+    with Conversation(*arguments, "-", stdin=follower) as single:
         os.close(follower)
-        converse(one, lambda data: os.write(leader, data))
+        converse(single, lambda data: os.write(leader, data))
         os.write(leader, b"\x04")  # Ctrl-D
-        assert one.process.wait(TIMEOUT_SECONDS) == 0
+        assert single.process.wait(TIMEOUT_SECONDS) == 0
     os.close(leader)
 
 
@@ -428,23 +442,23 @@ def test_each_row_is_probed_and_inserted_before_the_next_is_sent(
         (FAR ^ 0xFFFF, "five"),
     ]
     options = ("--format", form, "--unmatched", "--json", "-r", 1, "--sync", sync)
-    with Conversation("insert", "crawl.fps", "-", *options) as one:
+    with Conversation("insert", "crawl.fps", "-", *options) as single:
         for row, (fingerprint, name) in enumerate(sent):
-            one.send(query(form, fingerprint, name))
-            answer = json.loads(one.answer())
+            single.send(query(form, fingerprint, name))
+            answer = json.loads(single.answer())
             assert (answer["row"], answer["query_id"], answer["query"]) == (
                 row,
                 name,
                 f"{fingerprint:016x}",
             )
             assert answer["inserted"] == (name in ("two", "five") and row != 3)
-            found = [i for match in answer["matches"] for i in match["ids"]]
+            matches = [i for match in answer["matches"] for i in match["ids"]]
             # a stored row is no match of itself
-            assert found == [["a", "a again"], [], ["two"], [], []][row]
+            assert matches == [["a", "a again"], [], ["two"], [], []][row]
             if sync == "commit":  # then other processes have it before the answer
                 with fpstore.open("crawl.fps") as reader:
                     assert bool(reader.probe(fingerprint, 0)) == (name in ("two", "five"))
-        code, out, err = one.ended()
+        code, out, err = single.ended()
     assert (code, out) == (0, b"")
     assert err.startswith("fpstore: crawl.fps: 2 rows of 5 inserted, ")
     assert (
@@ -469,12 +483,12 @@ def test_stream_text_is_answered_before_the_next_is_sent(folder: Path, given: bo
     lines = [
         json.dumps({"url": f"page {row}", "text": text}) + "\n" for row, text in enumerate(texts)
     ]
-    with Conversation("insert", "pages.fps", "-", *options, "-q") as one:
+    with Conversation("insert", "pages.fps", "-", *options, "-q") as single:
         one_by_one = []
         for line in lines:
-            one.send(line)
-            one_by_one.append(json.loads(one.answer()))
-        assert one.ended() == (0, b"", "")
+            single.send(line)
+            one_by_one.append(json.loads(single.answer()))
+        assert single.ended() == (0, b"", "")
     assert [answer["row"] for answer in one_by_one] == list(range(7))
     assert [answer["inserted"] for answer in one_by_one] == wanted
     assert [answer["query"] is None for answer in one_by_one] == [
@@ -487,10 +501,10 @@ def test_stream_text_is_answered_before_the_next_is_sent(folder: Path, given: bo
     assert names == [f"page {row}" if given else 4 + row for row in range(7)]
     assert [answer.get("reason") for answer in one_by_one] == reasons
     fine(*build)
-    with Conversation("insert", "pages.fps", "-", *options, "-q") as one:  # all at once
-        one.send("".join(lines))
-        assert [json.loads(one.answer()) for _ in lines] == one_by_one
-        assert one.ended() == (0, b"", "")
+    with Conversation("insert", "pages.fps", "-", *options, "-q") as single:  # all at once
+        single.send("".join(lines))
+        assert [json.loads(single.answer()) for _ in lines] == one_by_one
+        assert single.ended() == (0, b"", "")
     Path("pages.jsonl").write_text("".join(lines))
     fine(*build)
     result = run("insert", "pages.fps", "pages.jsonl", *options[2:], "-q")
@@ -521,9 +535,9 @@ def test_ids_of_wrong_lines_do_not_end_a_writer(tmp_path, monkeypatch, lines, re
     fine("build", "--empty", "s.fps", "--text-field", "text", "-q")
     last = json.dumps({"id": 9 if lines[0].startswith('{"id": 5') else "y", "text": "q r s"})
     options = ["--format", "jsonl", *TEXT_AND_ID, "--unmatched", "--json", "-q"]
-    with Conversation("insert", "s.fps", "-", *options) as one:
+    with Conversation("insert", "s.fps", "-", *options) as single:
         for batch in (lines, [last]):
-            one.send("".join(f"{line}\n" for line in batch))
-            rows = [json.loads(one.answer()) for _ in batch]
+            single.send("".join(f"{line}\n" for line in batch))
+            rows = [json.loads(single.answer()) for _ in batch]
             assert [row.get("reason") for row in rows] == (reasons if batch is lines else [None])
-        assert one.ended()[0] == 1
+        assert single.ended()[0] == 1

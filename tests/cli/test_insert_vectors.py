@@ -83,9 +83,9 @@ def test_store_fingerprints_new_vectors_as_it_did_the_old(here):
 
 
 def test_numbers_go_on_behind_vectors_that_were_left_out(here):
-    some = NEW.copy()
-    some[[0, 19]] = 0
-    np.save("some.npy", some)
+    part = NEW.copy()
+    part[[0, 19]] = 0
+    np.save("some.npy", part)
     fine("build", "s", "some.npy", "--vector", "-q")
     with fpstore.open("s", "r+") as store:  # which counts vectors that were left out
         assert (len(store.ids), store.stats()["id_kind"]) == (18, "row")
@@ -110,11 +110,11 @@ def test_unmatched_and_upsert_take_vectors(here):
     near = OLD.copy()
     near[:5] = NEW[:5]
     np.save("near.npy", near)
-    found = [
+    matches = [
         line.split("\t")[3]
         for line in run("insert", "rows", "near.npy", "--unmatched", "-r", 0).stdout.splitlines()
     ]
-    assert found == [str(i) for i in range(5, 20)]
+    assert matches == [str(i) for i in range(5, 20)]
     with fpstore.open("rows") as store:
         assert sorted(store) == sorted(fingerprints([*OLD, *NEW[:5]]))
     columns = {"vector": list(near), "id": [f"old {i}" for i in range(20)]}
@@ -124,9 +124,11 @@ def test_unmatched_and_upsert_take_vectors(here):
     )
     with fpstore.open("names") as store:
         assert [store.ids[f"old {i}"] for i in range(20)] == [[f] for f in fingerprints(near)]
-    for asked in (("rows", "new.npy"), ("texts", "t.jsonl", "--text-field", "text")):
-        told = failure("insert", *asked, "--upsert")
-        assert "--upsert needs an id in each row: without ids, rows cannot replace others" in told
+    for query in (("rows", "new.npy"), ("texts", "t.jsonl", "--text-field", "text")):
+        message = failure("insert", *query, "--upsert")
+        assert (
+            "--upsert needs an id in each row: without ids, rows cannot replace others" in message
+        )
 
 
 def test_wrong_vectors_are_refused_and_change_nothing(here):
@@ -150,15 +152,15 @@ def test_wrong_vectors_are_refused_and_change_nothing(here):
         assert message in failure("insert", "rows", "a.npy")
         with fpstore.open("rows") as store:
             assert sorted(store) == sorted(fingerprints(OLD))
-    told = failure("insert", "rows", "new.npy", "a.npy")
-    assert "a.npy: vector 7: component 2 is nan" in told
+    expected = failure("insert", "rows", "new.npy", "a.npy")
+    assert "a.npy: vector 7: component 2 is nan" in expected
     assert (
         "before that, 20 rows of the first 20 were inserted; insert only the rows after these"
-        in told
+        in expected
     )
-    told = failure("insert", "names", "new.parquet", "a.npy")
-    assert "a.npy: no id here, but earlier rows have one" in told
-    assert "repeat the command: a row that is stored is not added again" in told
+    expected = failure("insert", "names", "new.parquet", "a.npy")
+    assert "a.npy: no id here, but earlier rows have one" in expected
+    assert "repeat the command: a row that is stored is not added again" in expected
 
 
 def test_wrong_use_is_refused_and_changes_nothing(here):

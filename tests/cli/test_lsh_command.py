@@ -47,13 +47,13 @@ def test_a_life_of_an_index(folder: Path) -> None:
     assert built.returncode == 0
     assert built.stderr == b"fpstore: 1 row left out, blank: row 5\n"
     assert built.stdout.startswith(b"a.lsh: 5 documents, 11 bands of 2, ")
-    found = process("probe", "a.lsh", "-", stdin=rows[0]["text"].encode())
-    assert (found.returncode, found.stderr) == (0, b"")
+    matches = process("probe", "a.lsh", "-", stdin=rows[0]["text"].encode())
+    assert (matches.returncode, matches.stderr) == (0, b"")
     with fpstore.open("a.lsh") as index:
         expected = [
             ["-", str(match.id), str(match.similarity)] for match in index.probe(rows[0]["text"])
         ]
-    assert rows_of(found.stdout.decode()) == expected
+    assert rows_of(matches.stdout.decode()) == expected
     assert len(expected) == 5
     nothing = process(
         "probe",
@@ -104,9 +104,9 @@ def test_probe_writes_lines_objects_and_parquet(folder: Path) -> None:
         )
     )
     assert [
-        [one["query"], match["id"], str(match["similarity"])]
-        for one in objects
-        for match in one["matches"]
+        [item["query"], match["id"], str(match["similarity"])]
+        for item in objects
+        for match in item["matches"]
     ] == lines
     alone = json.loads(
         fine("probe", "titled.lsh", "-", "--json", stdin="nobody has these words", code=1)
@@ -290,8 +290,8 @@ def test_repair_and_backup(folder: Path) -> None:
     assert result.exit_code == 1
     assert result.stderr.endswith("fault: fpstore repair keeps what is intact\n")
     lost = [name for _, _, names in fpstore.open("copy.lsh/documents").items() for name in names]
-    found = json.loads(run("repair", "copy.lsh", "-o", "new.lsh", "--json").stdout)
-    assert (found["sound"], found["output"]) == (False, str(Path("new.lsh").absolute()))
+    answer = json.loads(run("repair", "copy.lsh", "-o", "new.lsh", "--json").stdout)
+    assert (answer["sound"], answer["output"]) == (False, str(Path("new.lsh").absolute()))
     with fpstore.open("new.lsh") as index:
         assert len(index) == 0  # all keys were in one block
     assert sorted(Path("new.lsh.lost.tsv").read_text().split()) == sorted(["document"] * 4 + lost)

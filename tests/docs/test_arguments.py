@@ -413,9 +413,9 @@ FUNCTIONS = {
 
 @pytest.mark.parametrize("name", ["build", "open", full("plan"), full("repair")])
 def test_every_argument_of_the_functions(here, name):
-    function, (given, table) = getattr(fpstore, name), FUNCTIONS[name]
+    function, (values, table) = getattr(fpstore, name), FUNCTIONS[name]
     assert names(function) == {*table, "fingerprints"} if name == "build" else set(table)
-    sweep(function, given, table, close_and_remove(set(here.iterdir())))
+    sweep(function, values, table, close_and_remove(set(here.iterdir())))
 
 
 @pytest.mark.parametrize("method", READING)

@@ -38,18 +38,18 @@ def run_python(code, folder):
 
 def commands_of(page, languages):
     """Return the commands of a page, each with the output shown below it; None if it shows none."""
-    found = []
+    collected = []
     for language, block in re.findall(
         rf"```({languages})\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL
     ):
         if language == "sh":
-            found += [(line, None) for line in block.splitlines()]
+            collected += [(line, None) for line in block.splitlines()]
         else:
             parts = [
                 part.partition("\n") for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]
             ]
-            found += [(command, shown) for command, _, shown in parts]
-    return found
+            collected += [(command, shown) for command, _, shown in parts]
+    return collected
 
 
 def printed_by(commands, folder):
@@ -61,18 +61,18 @@ def printed_by(commands, folder):
     both = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     words = [command for command, _ in commands]
-    for plain, some in itertools.groupby(
-        words, lambda one: one.startswith("fpstore ") and not set("|<>$&;*?") & set(one)
+    for plain, part in itertools.groupby(
+        words, lambda item: item.startswith("fpstore ") and not set("|<>$&;*?") & set(item)
     ):
         if plain:
-            for command in some:
+            for command in part:
                 done = subprocess.run(
                     [sys.executable, "-m", *shlex.split(command)], cwd=folder, **both
                 )
                 assert done.returncode == 0, done.stdout
                 printed.append(done.stdout)
         else:
-            script = "".join(f"{command}\necho '{mark.strip()}'\n" for command in some)
+            script = "".join(f"{command}\necho '{mark.strip()}'\n" for command in part)
             done = subprocess.run(
                 ["bash", "-euc", f"{script}pwd"], cwd=folder, env=environment, **both
             )
@@ -109,8 +109,8 @@ def test_tutorial_runs(tmp_path):
 @pytest.mark.full
 def test_page_about_vectors_runs_and_has_true_figures(tmp_path):
     (code,) = blocks("docs/guides/vectors.md", "python")
-    radius, found = map(int, run_python(code, tmp_path).split())
-    assert found > 950  # of 1000, at a recall of 99%
+    radius, result = map(int, run_python(code, tmp_path).split())
+    assert result > 950  # of 1000, at a recall of 99%
     page = (ROOT / "docs" / "guides" / "vectors.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (0\.\d+) \| (.*) \|$", page, flags=re.MULTILINE)
     assert len(rows) == 4
@@ -453,7 +453,7 @@ def clusters_of(fingerprints):
         if sets[a] is not sets[b]:
             sets[a] |= sets[b]
             sets |= dict.fromkeys(sets[b], sets[a])
-    return {frozenset(one) for one in sets.values() if len(one) > 1}
+    return {frozenset(item) for item in sets.values() if len(item) > 1}
 
 
 def read_clusters(path):
@@ -502,7 +502,7 @@ def test_page_about_files_shows_output_that_supports_its_radius(files):
 @pytest.mark.full
 def test_commands_of_page_about_files_agree_with_brute_force(files):
     folder, printed, fingerprints = files
-    found = {
+    matches = {
         line.split("\t")[3]: int(line.split("\t")[2])
         for line in output_of("probe", printed).splitlines()
     }
@@ -511,8 +511,8 @@ def test_commands_of_page_about_files_agree_with_brute_force(files):
         for name, value in fingerprints.items()
         if "texts/" in name
     }
-    assert found == {name: distance for name, distance in distances.items() if distance <= RADIUS}
-    assert "texts/argparse.py" in found
+    assert matches == {name: distance for name, distance in distances.items() if distance <= RADIUS}
+    assert "texts/argparse.py" in matches
     # which --unmatched left out
     stored = {name: value for name, value in fingerprints.items() if name != "draft.py"}
     lines = [line.split("\t") for line in (folder / "pairs.tsv").read_text().splitlines()]

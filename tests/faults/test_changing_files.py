@@ -102,9 +102,9 @@ def test_bytes_that_keep_changing_are_never_read_out_of_bounds(tmp_path):
                 lambda: table.decode(0, table.block_count, 0),
                 lambda: table.scan(queries[:2].copy(), 3, 0, table.block_count),
                 lambda: table.locate(queries),
-                lambda one=single: table.locate_one(int(one[0])),
+                lambda item=single: table.locate_one(int(item[0])),
                 lambda: prober.probe(queries, 3, order="sorted"),
-                lambda one=single: prober.probe(one, 3),
+                lambda item=single: prober.probe(item, 3),
             ):
                 calls += 1
                 with suppress(CorruptStoreError):
@@ -145,11 +145,11 @@ def test_the_ids_of_a_probe_are_those_that_were_checked(tmp_path):
     gc.callbacks.append(change)
     gc.set_threshold(1)
     try:
-        found = prober.probe(77)
+        matches = prober.probe(77)
     finally:
         gc.set_threshold(*before)
         gc.callbacks.remove(change)
-    assert found == [(77, 0, ids[1000:].tolist()), (76, 1, ids[:1000].tolist())]
+    assert matches == [(77, 0, ids[1000:].tolist()), (76, 1, ids[:1000].tolist())]
     change()
     assert prober.probe(77) is None  # the general way tells what is wrong
     store.close()

@@ -201,9 +201,9 @@ def test_a_store_left_without_close_loses_nothing(tmp_path, sync, how):
     path = build(tmp_path / "s", 0, 100)
     assert run_python(LEFT_OPEN, path, sync, how) == ""
     with fpstore.open(path, "r+") as store:
-        found = rows_of(store)
-        assert pairs(0, 200) - pairs(0, 1) == {row for row in found if row[1] < 1_000_000}
-        assert len(found) == 199 + (70_000 if how == "merging" else 0)
+        rows = rows_of(store)
+        assert pairs(0, 200) - pairs(0, 1) == {row for row in rows if row[1] < 1_000_000}
+        assert len(rows) == 199 + (70_000 if how == "merging" else 0)
         log = path / f"gen-{store.stats()['generation']:08d}" / "log"
     # closed: without the space that was made ahead
     assert log.stat().st_size % 4096 or log.stat().st_size < 1 << 16
@@ -351,12 +351,12 @@ def test_a_child_that_lives_on_does_not_keep_the_lock(tmp_path, how):
     path = build(tmp_path / "s", 0, 100)
     store = fpstore.open(path, "r+")
     store.insert(FINGERPRINTS[100:101], [100])
-    asked, answered = os.pipe(), os.pipe()
+    requests, answered = os.pipe(), os.pipe()
     child = os.fork()
     if child == 0:
         status = 1
         try:
-            os.read(asked[0], 1)
+            os.read(requests[0], 1)
             with fpstore.open(path) as reader:
                 assert rows_of(reader) == pairs(0, 102)
             assert rows_of(store) == pairs(0, 102)  # reads on
@@ -385,12 +385,12 @@ def test_a_child_that_lives_on_does_not_keep_the_lock(tmp_path, how):
             store.close()
         with fpstore.open(path, "r+") as again:
             again.insert(FINGERPRINTS[101:102], [101])
-            os.write(asked[1], b".")
+            os.write(requests[1], b".")
             assert os.read(answered[0], 1) == b"\0"
     finally:
-        os.write(asked[1], b".")
+        os.write(requests[1], b".")
         os.waitpid(child, 0)
-        for descriptor in (*asked, *answered):
+        for descriptor in (*requests, *answered):
             os.close(descriptor)
     with fpstore.open(path) as store:
         assert rows_of(store) == pairs(0, 102)

@@ -76,7 +76,7 @@ def rows(kind, start, end):
 
 def steps_of(kind):
     """Return changes of all kinds, small and of many sectors, with a merge among them."""
-    one = rows(kind, 300, 310)
+    single = rows(kind, 300, 310)
     return [
         ("insert", *rows(kind, 8, 9)),
         ("probe_insert", FINGERPRINTS[9], IDS[kind](9)),
@@ -90,7 +90,7 @@ def steps_of(kind):
         ("delete", [IDS[kind](number) for number in range(60, 160)]),
         ("merge",),
         ("insert", *rows(kind, 201, 203)),
-        *[("insert", [fingerprint], [number]) for fingerprint, number in zip(*one, strict=True)],
+        *[("insert", [fingerprint], [number]) for fingerprint, number in zip(*single, strict=True)],
         ("delete", [IDS[kind](number) for number in (1, 305)]),
         ("flush",),
         ("merge", *rows(kind, 340, 380)),  # these are inserted meanwhile
@@ -151,29 +151,29 @@ class Images:
         self.seen.add(key)
         put_down(after_a_reboot(image), self.at, self.pool)
         with fpstore.open(self.at / "s") as reader:
-            found = rows_of(reader)
+            result = rows_of(reader)
             maybe = [self.under_way[most]] if least < most and most in self.under_way else []
-            assert found in self.states[least : most + 1] + maybe, self.described(
-                found, least, most
+            assert result in self.states[least : most + 1] + maybe, self.described(
+                result, least, most
             )
             if len(self.seen) % 3 and not thorough:
                 return
             with fpstore.open(self.at / "s", "r+") as writer:
-                assert rows_of(writer) == found
-                assert rows_of(reader) == found
+                assert rows_of(writer) == result
+                assert rows_of(reader) == result
                 if thorough:
                     report = writer.verify()
                     assert report.ok, report.faults
                     more = (
                         2**64 - 1 - len(self.seen),
-                        77 if isinstance(next(iter(found))[1], int) else "document 77 again",
+                        77 if isinstance(next(iter(result))[1], int) else "document 77 again",
                     )
                     writer.insert([more[0]], [more[1]])
-                    found.add(more)
-                    assert rows_of(reader) == found
+                    result.add(more)
+                    assert rows_of(reader) == result
         if thorough:
             with fpstore.open(self.at / "s") as reader:
-                assert rows_of(reader) == found
+                assert rows_of(reader) == result
                 assert reader.verify().ok
             assert sorted(path.name for path in (self.at / "s").iterdir())[1:] == [
                 "manifest.json",
@@ -293,14 +293,14 @@ def test_power_fails_again_after_a_recovery(recorder, tmp_path, failures):
         folder.mkdir()
         put_down(image, work, folder)
         with fpstore.open(work / "s") as store:
-            found = rows_of(store)
-        number = len(found) - len(before)
-        assert found == states_of(SINGLE[:number], before)[-1]
+            result = rows_of(store)
+        number = len(result) - len(before)
+        assert result == states_of(SINGLE[:number], before)[-1]
         lost += number < 12
         steps = SINGLE[12:15]
         again = Disk(work)
         (tmp_path / str(failure)).mkdir()
-        images = Images(tmp_path / str(failure), states_of(steps, found))
+        images = Images(tmp_path / str(failure), states_of(steps, result))
         fail_everywhere(
             again, record(recorder, work, SCRIPT, "commit", json.dumps(steps)), images, chance, 4
         )

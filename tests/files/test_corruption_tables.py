@@ -258,8 +258,8 @@ GAPS = [0, 3, 1, 0, 0, 7, 20, 2, 1]
 @pytest.mark.parametrize("low_bits", [1, 13, 56])
 def test_a_forged_elias_fano_block_that_claims_the_truth_is_read(low_bits):
     table = forge_elias_fano(GAPS, low_bits)
-    found = table.decode(0, 1, 0)[0]
-    assert (found >> np.uint64(low_bits)).tolist() == np.cumsum(GAPS).tolist()
+    result = table.decode(0, 1, 0)[0]
+    assert (result >> np.uint64(low_bits)).tolist() == np.cumsum(GAPS).tolist()
 
 
 @pytest.mark.parametrize("low_bits", [64, 200, 65535])

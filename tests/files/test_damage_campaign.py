@@ -53,13 +53,13 @@ def test_damages(tmp_path, cases, stores):
 
 @pytest.mark.slow
 def test_a_case_follows_from_its_number(tmp_path):
-    one, again = (
+    single, again = (
         campaign(tmp_path, "--case", 7, "--stores", "rows", "--seed", 4)[1] for _ in range(2)
     )
-    assert {key: one[key] for key in ("store", "file", "damage")} == {
+    assert {key: single[key] for key in ("store", "file", "damage")} == {
         key: again[key] for key in ("store", "file", "damage")
     }
-    assert [said[0] for said in one["outcomes"].values()] == [
+    assert [said[0] for said in single["outcomes"].values()] == [
         said[0] for said in again["outcomes"].values()
     ]
 

@@ -96,11 +96,11 @@ RIGHT = right_answers()
 def check_answers(store, right=RIGHT, queries=QUERIES):
     """Compare single probes and batches in several orders with brute force."""
     for radius, (lims, fingerprints, distances) in enumerate(right):
-        found = [store.probe(int(query), radius) for query in queries]
+        results = [store.probe(int(query), radius) for query in queries]
         assert [
-            match.fingerprint for matches in found for match in matches
+            match.fingerprint for matches in results for match in matches
         ] == fingerprints.tolist()
-        assert np.cumsum([0, *map(len, found)]).tolist() == lims.tolist()
+        assert np.cumsum([0, *map(len, results)]).tolist() == lims.tolist()
         prober = generation_of(store).prober(radius)
         for order in ORDERS:
             got = prober.probe(queries, radius, order=order)
@@ -111,8 +111,8 @@ def check_answers(store, right=RIGHT, queries=QUERIES):
 
 
 def check_probe(store, query):
-    found = brute_force.brute_force(np.sort(MANY), query, RADIUS)[0]
-    assert [match.fingerprint for match in store.probe(query)] == found.tolist()
+    result = brute_force.brute_force(np.sort(MANY), query, RADIUS)[0]
+    assert [match.fingerprint for match in store.probe(query)] == result.tolist()
 
 
 def faults_of(store):
@@ -182,8 +182,8 @@ def test_damage_is_told_when_its_page_is_read(tmp_path, told):
         assert told() == ["filter-000.fpf"]
         queries = MANY[:4000] ^ np.uint64(1 << 50 | 1 << 3)
         right = brute_force.brute_force_many(MANY, queries[:50], RADIUS)
-        for asked in (store, other):
-            got = asked.probe_many(queries, RADIUS, threads=2)
+        for query in (store, other):
+            got = query.probe_many(queries, RADIUS, threads=2)
             assert np.array_equal(got.fingerprints[: got.lims[50]], right[1])
         assert told() == ["filter-000.fpf"]  # by the other one
         assert any("filter-000.fpf: byte 12296" in fault for fault in faults_of(store))

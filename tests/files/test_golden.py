@@ -161,11 +161,11 @@ def test_a_golden_store_answers(tmp_path, path):
 
 def test_reference_reads_tables_ids_and_strings_of_golden_stores(tmp_path):
     for path in STORES:
-        found = reference_store.read_store(shutil.copytree(path, tmp_path / path.name))
+        result = reference_store.read_store(shutil.copytree(path, tmp_path / path.name))
         ids = facts_of(path)["ids"]
         width = Width(4 * len(next(iter(ids))))
         content = {
-            digits(width.from_number(f), width.bits): sorted(names) for f, names in found.items()
+            digits(width.from_number(f), width.bits): sorted(names) for f, names in result.items()
         }
         if path.name == "store":  # the others have changes in their logs
             assert content == ids

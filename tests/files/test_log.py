@@ -85,11 +85,11 @@ def test_the_kernel_reads_what_the_reference_writes(changes, seed, place, number
     for i, each in enumerate(changes):
         data += framed(each, number + i, i, place + len(data), seed)
     for first in (0, number):
-        count, used, last, durable, found = kernel(data, place, seed, first)
+        count, used, last, durable, result = kernel(data, place, seed, first)
         assert (count, used) == (len(changes), len(data))
         if changes:
             assert (last, durable) == (number + count - 1, count - 1)
-            assert parts(found) == parts(merged(changes))
+            assert parts(result) == parts(merged(changes))
     assert kernel(data, place, seed, most=1)[0] == min(1, len(changes))
     assert kernel(data, place, seed, number + 1)[0] == 0
     assert kernel(data, place, seed, words=2)[0] == 0
@@ -156,10 +156,10 @@ def test_a_record_that_says_what_cannot_be_is_not_read(at, form, value):
     st.tuples(numbers, numbers, numbers, st.integers(0, 2)),
 )
 def test_one_pair_is_packed_as_a_change_of_one(fingerprint, number, in_base, strings, totals):
-    one = change([(fingerprint, number, ADD | IN_BASE if in_base else ADD)], strings, totals)
+    single = change([(fingerprint, number, ADD | IN_BASE if in_base else ADD)], strings, totals)
     assert pack_one(
-        one.totals, (ADD | IN_BASE if in_base else ADD, fingerprint, number), strings, 1
-    ) == pack_change(one)
+        single.totals, (ADD | IN_BASE if in_base else ADD, fingerprint, number), strings, 1
+    ) == pack_change(single)
 
 
 def test_a_log_is_what_the_reference_says(full):
@@ -171,9 +171,9 @@ def test_a_log_is_what_the_reference_says(full):
     assert (header.end, header.superseded, header.boot) == (len(data), False, boot_word())
     assert not any(data[88:WORDS_AT])
     assert not any(data[WORDS_AT + 16 : HEADER_BYTES])
-    found, end = reference_log.read_log(data, boot_word())
-    assert [parts(of_reference(each)) for each in found] == [parts(each) for each in CHANGES]
-    assert [each.durable for each in found] == places[:-1]
+    result, end = reference_log.read_log(data, boot_word())
+    assert [parts(of_reference(each)) for each in result] == [parts(each) for each in CHANGES]
+    assert [each.durable for each in result] == places[:-1]
     assert end == len(data)
     expected = b"".join(
         framed(each, i, place, place, SEED)
@@ -248,14 +248,14 @@ def check_as_reference(path, data):
     path.write_bytes(data)
     expected = expected_of(data, boot_word())
     try:
-        found = read(path)
+        result = read(path)
     except (CorruptStoreError, FormatVersionError) as error:
         assert isinstance(expected, str), f"{error}, but {len(expected)} records are whole"
         if expected.startswith("damaged at byte "):
             assert expected in str(error)
         return None
     assert not isinstance(expected, str), expected
-    assert same(found, expected)
+    assert same(result, expected)
     return expected
 
 
@@ -264,14 +264,14 @@ def test_torn_at_every_byte(full, every):
     """What was not told may go; what was durable is an error, which names the place."""
     path, places = full
     data = path.read_bytes()
-    for told in (HEADER_BYTES, places[3], len(data)):
-        stale = with_words(data, told, boot_word() ^ 1)
-        step = every if told == places[3] else 7 * every
+    for message in (HEADER_BYTES, places[3], len(data)):
+        stale = with_words(data, message, boot_word() ^ 1)
+        step = every if message == places[3] else 7 * every
         for size in sorted({*range(HEADER_BYTES, len(data) + 1, step), *places, len(data)}):
             for torn in {stale[:size], stale[:size].ljust(len(data) + 100, b"\0")}:
                 seen = check_as_reference(path, torn)
                 # zeros may be what was there
-                missing = not torn.startswith(data[HEADER_BYTES:told], HEADER_BYTES)
+                missing = not torn.startswith(data[HEADER_BYTES:message], HEADER_BYTES)
                 assert (seen is None) == missing
                 if seen is not None:
                     assert len(seen) == sum(
@@ -292,10 +292,10 @@ def test_damage_at_every_byte(full, every):
     data = path.read_bytes()
     kept = lost = 0
     for boot in (boot_word(), boot_word() ^ 2**64 - 1):
-        for told in (len(data), places[-2], HEADER_BYTES):
-            if boot == boot_word() and told != len(data):
+        for message in (len(data), places[-2], HEADER_BYTES):
+            if boot == boot_word() and message != len(data):
                 continue
-            good = with_words(data, told, boot)
+            good = with_words(data, message, boot)
             for at in [
                 *range(88),
                 *range(WORDS_AT, WORDS_AT + 16),
@@ -305,7 +305,7 @@ def test_damage_at_every_byte(full, every):
                 damaged[at] ^= 1 << at % 8
                 seen = check_as_reference(path, bytes(damaged))
                 if seen is not None and len(seen) < len(CHANGES):
-                    assert told < len(data)
+                    assert message < len(data)
                     assert at >= places[-2], at
                     assert len(seen) == len(CHANGES) - 1
                     lost += 1

@@ -147,9 +147,9 @@ def test_a_writer_that_opens_between_the_looks_of_a_reader(full, moment):
 
     log = LogFile(descriptor, path, HEADER)
     log.word_at = look
-    found = list(log.read(HEADER_BYTES, 1))
-    assert found[-1].end == places[-1]
-    assert sum(records.last - records.first + 1 for records in found) == len(CHANGES)
+    result = list(log.read(HEADER_BYTES, 1))
+    assert result[-1].end == places[-1]
+    assert sum(records.last - records.first + 1 for records in result) == len(CHANGES)
     os.close(descriptor)
 
 

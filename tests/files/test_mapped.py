@@ -74,9 +74,9 @@ def cached_bytes(path: Path) -> int | None:
 
     state = State()
     with path.open("rb") as file:
-        asked = Range(0, path.stat().st_size)
+        requests = Range(0, path.stat().st_size)
         if ctypes.CDLL(None).syscall(
-            451, file.fileno(), ctypes.byref(asked), ctypes.byref(state), 0
+            451, file.fileno(), ctypes.byref(requests), ctypes.byref(state), 0
         ):
             return None
     return state.cached * 4096
@@ -87,8 +87,8 @@ def mapped_bytes(path: Path) -> int:
     file = StoredFile(path)
     file.map_for_probes("lazy")
     file.map_cached_pages()
-    (found,) = mappings(path)
-    return 1024 * found["Rss"]
+    (result,) = mappings(path)
+    return 1024 * result["Rss"]
 
 
 def test_cached_pages_are_mapped(disk_path):

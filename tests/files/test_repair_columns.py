@@ -200,7 +200,7 @@ def by_hand(file):
             for w in words
             if w is not None
         }
-    found, size = set(), (kernel.rest_bits + 7) // 8
+    collected, size = set(), (kernel.rest_bits + 7) // 8
     for bucket in range(1 << kernel.bucket_bits):
         bounds = read(kernel.directory_offset + 4 * bucket, 8)
         if bounds is None:
@@ -219,8 +219,8 @@ def by_hand(file):
             number = 0
             for i, bit in enumerate(kernel.permutation):
                 number |= int(bits[i]) << (width.bits - 1 - bit)
-            found.add(number)
-    return found
+            collected.add(number)
+    return collected
 
 
 def test_a_table_of_another_store(store, tmp_path):

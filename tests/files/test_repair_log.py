@@ -36,9 +36,9 @@ def records_of(path):
     """Return (place, end, change) of each record of the log."""
     manifest, file = read_manifest(path), path / current(path) / LOG_FILE
     log = LogReader(file, LogHeader.from_manifest(manifest))
-    found = [(place, r.end, r.change) for place, _, r in log.later_records(HEADER_BYTES)]
+    results = [(place, r.end, r.change) for place, _, r in log.later_records(HEADER_BYTES)]
     log.close()
-    return found
+    return results
 
 
 def merged_twice(path):
@@ -361,8 +361,8 @@ def test_a_record_with_bits_below_the_width_is_not_applied(tmp_path):
     fpstore.build(path, rows, np.arange(50, dtype=np.uint64), width=32).close()
     manifest = read_manifest(path)
     writer = LogWriter(path / current(path) / LOG_FILE, LogHeader.from_manifest(manifest))
-    one, id_ = np.array([3], np.uint64), np.array([77], np.uint64)
-    forged = Change(Totals(51, 51, 78, "integer"), np.zeros(1, np.uint8), one, id_, [])
+    single, id_ = np.array([3], np.uint64), np.array([77], np.uint64)
+    forged = Change(Totals(51, 51, 78, "integer"), np.zeros(1, np.uint8), single, id_, [])
     writer.append(pack_change(forged), durable=True)
     writer.publish()
     writer.close()

@@ -33,7 +33,7 @@ def fingerprint_columns(bits):
         [value.to_bytes(bits // 8, "big") for value in values],
         [f"{value:0{bits // 4}x}" for value in values],
     )
-    found = {
+    results = {
         "fixed_size_binary": (pa.array(raw, pa.binary(bits // 8)), {}),
         "binary": (pa.array(raw), {}),
         "large_binary": (pa.array(raw, pa.large_binary()), {}),
@@ -44,13 +44,13 @@ def fingerprint_columns(bits):
     }
     if bits <= 64:
         signed = [value - (1 << bits) if value >> (bits - 1) else value for value in values]
-        found["unsigned"] = (pa.array(values, f"uint{bits}"), {})
-        found["signed"] = (pa.array(signed, f"int{bits}"), {"signed": True})
-        found["signed decimal"] = (
+        results["unsigned"] = (pa.array(values, f"uint{bits}"), {})
+        results["signed"] = (pa.array(signed, f"int{bits}"), {"signed": True})
+        results["signed decimal"] = (
             pa.array([str(value) for value in signed]),
             {"signed": True, "decimal": True},
         )
-    return found
+    return results
 
 
 def id_columns():
@@ -96,20 +96,22 @@ def test_columns_of_every_kind_are_deduplicated(tmp_path, bits, form):
                 }
             )
             table, where = FORMS[form](plain), f"{kind}, {name}"
-            found = fpstore.dedup(table, fingerprint="hash", id="name", radius=1, width=bits, **how)
+            result = fpstore.dedup(
+                table, fingerprint="hash", id="name", radius=1, width=bits, **how
+            )
             expected = [[ids[row].as_py() for row in rows] for rows in CLUSTERS]
-            assert [sorted(rows) for rows in found.clusters] == [
+            assert [sorted(rows) for rows in result.clusters] == [
                 sorted(rows) for rows in expected
             ], where
-            assert [rows[0] for rows in found.clusters] == [rows[0] for rows in expected], where
-            assert found.kept.equals(plain.take(KEPT)), where
-            assert found.kept.schema == plain.schema, where
+            assert [rows[0] for rows in result.clusters] == [rows[0] for rows in expected], where
+            assert result.kept.equals(plain.take(KEPT)), where
+            assert result.kept.schema == plain.schema, where
         path, clean = tmp_path / f"{number}.parquet", tmp_path / f"{number}-clean.parquet"
         pq.write_table(table, path, row_group_size=2)
-        found = fpstore.dedup(
+        result = fpstore.dedup(
             path, clean, fingerprint="hash", id="name", radius=1, width=bits, **how
         )
-        assert found.kept.tolist() == KEPT, kind
+        assert result.kept.tolist() == KEPT, kind
         assert pq.read_table(clean).equals(pq.read_table(path).take(KEPT)), kind
         assert pq.read_schema(clean) == pq.read_schema(path), kind
 
@@ -138,23 +140,23 @@ CARRIERS = {
 )
 def test_tables_of_other_packages_are_deduplicated(carrier, kind):
     fingerprints, how = fingerprint_columns(64)[kind]
-    given = CARRIERS[carrier](pa.table({"hash": fingerprints, "name": NAMES}))
-    found = fpstore.dedup(given, fingerprint="hash", id="name", radius=1, **how)
-    assert [sorted(rows) for rows in found.clusters] == [
+    inputs = CARRIERS[carrier](pa.table({"hash": fingerprints, "name": NAMES}))
+    result = fpstore.dedup(inputs, fingerprint="hash", id="name", radius=1, **how)
+    assert [sorted(rows) for rows in result.clusters] == [
         sorted(NAMES[row] for row in rows) for rows in CLUSTERS
     ]
-    assert type(found.kept) is type(given)
-    assert list(found.kept["name"]) == [NAMES[row] for row in KEPT]
+    assert type(result.kept) is type(inputs)
+    assert list(result.kept["name"]) == [NAMES[row] for row in KEPT]
     if carrier.startswith("polars"):
-        assert found.kept.schema == given.schema
+        assert result.kept.schema == inputs.schema
     else:
-        assert (found.kept.dtypes == given.dtypes).all()
-        assert found.kept.index.tolist() == given.index[KEPT].tolist()
+        assert (result.kept.dtypes == inputs.dtypes).all()
+        assert result.kept.index.tolist() == inputs.index[KEPT].tolist()
 
 
 def test_a_polars_table_with_views_in_other_types_is_written(tmp_path):
     """Strings in categories, lists and structs, of which pyarrow cannot take some as they are."""
-    given = pl.DataFrame(
+    inputs = pl.DataFrame(
         {
             "hash": pl.Series(VALUES, dtype=pl.UInt64),
             "category": pl.Series(["x", None, "y", "x", "y", "x", None], dtype=pl.Categorical),
@@ -163,11 +165,11 @@ def test_a_polars_table_with_views_in_other_types_is_written(tmp_path):
             "struct": [{"s": str(n), "l": [[str(n)]]} for n in range(7)],
         }
     )
-    found = fpstore.dedup(given, tmp_path / "clean.parquet", fingerprint="hash", radius=1)
-    assert found.kept.equals(given[KEPT])
+    result = fpstore.dedup(inputs, tmp_path / "clean.parquet", fingerprint="hash", radius=1)
+    assert result.kept.equals(inputs[KEPT])
     written = pl.read_parquet(tmp_path / "clean.parquet")
     assert written.with_columns(pl.col("category", "enum").cast(pl.String)).equals(
-        given[KEPT].with_columns(pl.col("category", "enum").cast(pl.String))
+        inputs[KEPT].with_columns(pl.col("category", "enum").cast(pl.String))
     )
 
 
@@ -191,7 +193,7 @@ def test_results_are_built_from_again(tmp_path, bits, ids):
                 tmp_path / f"{what}.parquet", fingerprint_field="b", id_field="id_b", width=bits
             )
             with fpstore.build(tmp_path / what, reader, width=bits, radius=1) as copy:
-                again = {(value, one) for value in copy for one in copy[value]}
+                again = {(value, item) for value in copy for item in copy[value]}
                 assert again <= held
                 assert what == "pairs" or again == held
         clusters = store.clusters().to_arrow()
@@ -213,9 +215,9 @@ def test_tables_without_rows(tmp_path, bits):
     for number, (fingerprints, how) in enumerate(fingerprint_columns(bits).values()):
         for ids in id_columns().values():
             table = pa.table({"hash": fingerprints, "name": ids}).slice(0, 0)
-            for given in (table, pl.from_arrow(table), table.to_pandas(types_mapper=pd.ArrowDtype)):
+            for value in (table, pl.from_arrow(table), table.to_pandas(types_mapper=pd.ArrowDtype)):
                 with pytest.raises(InputError, match="no rows"):
-                    fpstore.dedup(given, fingerprint="hash", id="name", width=bits, **how)
+                    fpstore.dedup(value, fingerprint="hash", id="name", width=bits, **how)
             path = tmp_path / f"{number}.parquet"
             pq.write_table(table, path)
             reader = open_reader(path, fingerprint_field="hash", id_field="name", width=bits, **how)

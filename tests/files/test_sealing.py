@@ -65,17 +65,17 @@ def test_damaged_page_is_noticed_only_by_those_who_read_it(copy, tree, at):
         ("get_many", -1),
         ("range", 1),
     ):
-        for asked in others:
+        for other in others:
             reader = SealedReader(copy, shape)
             for _ in range(2):
-                assert WAYS[way](reader, asked[::order]) == [
-                    value_of(number) for number in asked[::order]
+                assert WAYS[way](reader, other[::order]) == [
+                    value_of(number) for number in other[::order]
                 ]
             reader.close()
-        for asked in wrong:
+        for other in wrong:
             reader = SealedReader(copy, shape)
             with pytest.raises(DAMAGED, match=message) as caught:
-                WAYS[way](reader, asked[::order])
+                WAYS[way](reader, other[::order])
             assert caught.value.got == bad * PAGE
             reader.close()
     reader = SealedReader(copy, shape)
@@ -182,11 +182,11 @@ FORGED = {
 def test_forged_metadata_is_damage(copy, name):
     """Under checksums that are right: what a faulty writer would leave."""
     data = bytearray(copy.read_bytes()[: used_of(copy)])
-    at, size, value, told = FORGED[name]
+    at, size, value, output = FORGED[name]
     for meta in (0, PAGE):
         data[meta + at : meta + at + size] = value(len(data) // PAGE - 1).to_bytes(size, "little")
     resealed(copy, data)
-    with pytest.raises(DAMAGED, match=f"LMDB file is .*{told}"):
+    with pytest.raises(DAMAGED, match=f"LMDB file is .*{output}"):
         opened(copy)
 
 
@@ -200,13 +200,13 @@ def test_branches_out_of_the_file_or_in_circles_are_damage(copy):
             forged[node : node + 2] = wrong.to_bytes(2, "little")
         resealed(copy, forged)
         file = opened(copy)
-        for read, asked in (
+        for read, query in (
             (file.get, (0,)),
             (file.get_many, (rows([0]), rows([0]))),
             (file.range, (0, HIGHEST)),
         ):
             with pytest.raises(DAMAGED, match=r"LMDB file is damaged \(page \d+\)"):
-                read(*asked)
+                read(*query)
 
 
 def test_a_tree_that_has_a_page_twice_ends(copy, tree):
@@ -236,7 +236,7 @@ def test_what_lies_under_right_checksums_is_no_crash(copy, tree):
     rng, sound = np.random.default_rng(3), copy.read_bytes()[: used_of(copy)]
     leaves, branches = pages_of(sound, LEAF), pages_of(sound, BRANCH)
     known = {value_of(number) for number in range(COUNT)}
-    asked = range(0, COUNT, 997)
+    queries = range(0, COUNT, 997)
     right = wrong = 0
     for turn in range(40):
         data = bytearray(sound)
@@ -248,12 +248,12 @@ def test_what_lies_under_right_checksums_is_no_crash(copy, tree):
                 ).to_bytes(2, "little")
         reader = SealedReader(copy, resealed(copy, data))
         for way in WAYS:
-            for numbers in [[number] for number in asked] if way.startswith("get") else [asked]:
+            for numbers in [[number] for number in queries] if way.startswith("get") else [queries]:
                 try:
-                    found = WAYS[way](reader, numbers)
-                    right += sum(value in known for value in found)
+                    result = WAYS[way](reader, numbers)
+                    right += sum(value in known for value in result)
                     assert all(
-                        value is None or len(value) <= sealed.MIN_LONGEST_VALUE for value in found
+                        value is None or len(value) <= sealed.MIN_LONGEST_VALUE for value in result
                     )
                 except DAMAGED:
                     wrong += 1

@@ -286,9 +286,9 @@ def test_threads_that_meet_new_characters_at_once():
     found: list[bool] = []
 
     def work(shift):
-        some, of_some = texts[shift:] + texts[:shift], wanted[shift:] + wanted[:shift]
+        part, of_some = texts[shift:] + texts[:shift], wanted[shift:] + wanted[:shift]
         found.append(
-            [chars.hashed([text], partial(in_one_call, simhash))[0].tolist()[0] for text in some]
+            [chars.hashed([text], partial(in_one_call, simhash))[0].tolist()[0] for text in part]
             == of_some
         )
 

@@ -64,13 +64,13 @@ class LetterSets(Sketcher):
     def values(self, items, functions):
         if any(not isinstance(item, str) for item in items):
             raise InputError("a word is a str")
-        found = np.zeros((len(items), len(functions)), np.uint32)
+        result = np.zeros((len(items), len(functions)), np.uint32)
         for row, item in enumerate(items):
             if item:
-                found[row] = np.min(
+                result[row] = np.min(
                     [numbers_of(self.seed, letter, functions) for letter in set(item)], axis=0
                 )
-        return Values(found, np.array([bool(item) for item in items]))
+        return Values(result, np.array([bool(item) for item in items]))
 
     def similarities(self, item, others):
         return np.array(
@@ -96,8 +96,8 @@ def test_a_sound_hasher_passes_and_its_law_is_measured():
 
 
 def test_it_can_be_planned_with():
-    found = plan(10**6, LetterSets(), 0.8)
-    assert recall_at(found, LetterSets(), 0.8) >= 0.95
+    result = plan(10**6, LetterSets(), 0.8)
+    assert recall_at(result, LetterSets(), 0.8) >= 0.95
 
 
 class OtherWidth(LetterSets):
@@ -115,8 +115,8 @@ class FarBackground(LetterSets):
 
 class Signed64(LetterSets):
     def values(self, items, functions):
-        found = super().values(items, functions)
-        return Values(found.values.astype(np.int64), found.known)
+        result = super().values(items, functions)
+        return Values(result.values.astype(np.int64), result.known)
 
 
 class BareArray(LetterSets):
@@ -126,8 +126,8 @@ class BareArray(LetterSets):
 
 class Lists(LetterSets):
     def values(self, items, functions):
-        found = super().values(items, functions)
-        return Values(found.values, found.known.tolist())
+        result = super().values(items, functions)
+        return Values(result.values, result.known.tolist())
 
 
 class BareSignatures(LetterSets):
@@ -141,27 +141,27 @@ class TakenName(LetterSets):
 
 class Forgetful(LetterSets):
     def values(self, items, functions):
-        found = super().values(items, functions)
+        result = super().values(items, functions)
         object.__setattr__(self, "seed", self.seed + 1)
-        return found
+        return result
 
 
 class OfTheCount(LetterSets):
     def values(self, items, functions):
-        found = super().values(items, functions)
-        return Values(found.values + np.uint32(len(functions)), found.known)
+        result = super().values(items, functions)
+        return Values(result.values + np.uint32(len(functions)), result.known)
 
 
 class OfThePlace(LetterSets):
     def values(self, items, functions):
-        found = super().values(items, functions)
-        return Values(found.values + np.arange(len(items), dtype=np.uint32)[:, None], found.known)
+        result = super().values(items, functions)
+        return Values(result.values + np.arange(len(items), dtype=np.uint32)[:, None], result.known)
 
 
 class OneFunction(LetterSets):
     def values(self, items, functions):
-        found = super().values(items, functions)
-        return Values(np.repeat(found.values[:, :1], len(functions), axis=1), found.known)
+        result = super().values(items, functions)
+        return Values(np.repeat(result.values[:, :1], len(functions), axis=1), result.known)
 
 
 class OtherLaw(LetterSets):

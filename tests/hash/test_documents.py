@@ -4,7 +4,6 @@ Real files and folders as documents, and as a reader of fingerprints.
 """
 
 import os
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -43,15 +42,15 @@ ALL = ["a/A.TXT", "a/deep/er/x.txt", "a/z.md", "a0.txt", "b.txt", "c\u00e9.txt",
 
 
 def test_a_folder_is_walked_in_the_order_of_names(tree):
-    found = list(iter_documents("corpus"))
-    assert [document.id for document in found] == [f"corpus/{name}" for name in ALL]
-    texts = {document.id: document.text for document in found}
+    result = list(iter_documents("corpus"))
+    assert [document.id for document in result] == [f"corpus/{name}" for name in ALL]
+    texts = {document.id: document.text for document in result}
     assert texts["corpus/a/z.md"] == "with a mark"
     assert texts["corpus/a/A.TXT"] == "bad \ufffd byte"
     assert texts["corpus/a/deep/er/x.txt"] == "na\u00efve \u4e2d"
     assert texts["corpus/a0.txt"] == ""
     assert texts["corpus/late.txt"].endswith("\0 is text")
-    assert all(isinstance(document, Document) and document.path.is_file() for document in found)
+    assert all(isinstance(document, Document) and document.path.is_file() for document in result)
 
 
 def test_ids_start_with_the_path_as_given(tree, monkeypatch):
@@ -77,11 +76,11 @@ def test_suffixes_select_what_is_found_not_what_is_named(tree):
 
 def test_binary_and_large_files_are_skipped_or_refused_if_named(tree):
     skipped = []
-    found = ids(
+    result = ids(
         "corpus", max_bytes=100, on_skip=lambda path, reason: skipped.append((path.name, reason))
     )
     assert skipped == [("binary.txt", "large"), ("late.txt", "large")]
-    assert found == [f"corpus/{name}" for name in ALL[:-1]]
+    assert result == [f"corpus/{name}" for name in ALL[:-1]]
     skipped.clear()
     ids("corpus", on_skip=lambda path, reason: skipped.append((path.name, reason)))
     assert skipped == [("binary.txt", "binary")]
@@ -98,11 +97,11 @@ def test_missing_path_is_a_storage_error_before_anything_is_read(tree):
         with pytest.raises(StorageError, match="nowhere: No such file") as caught:
             read(["corpus", "nowhere"])
         assert str(caught.value.path) == "nowhere"
-    found = iter_documents("corpus")
-    next(found)
+    result = iter_documents("corpus")
+    next(result)
     (tree / "corpus" / "a" / "z.md").unlink()
     with pytest.raises(StorageError, match=r"z\.md"):
-        list(found)
+        list(result)
     assert ids("corpus/hollow") == ids([]) == []
 
 

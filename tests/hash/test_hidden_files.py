@@ -34,7 +34,7 @@ def corpus(tmp_path, monkeypatch):
         {"id": 1, "text": LONG},
         {"id": 2, "text": "something else that nobody has written before"},
     ]
-    for name, some in {
+    for name, part in {
         "k/train.jsonl": rows,
         "k/.ipynb_checkpoints/train-checkpoint.jsonl": [{"id": 10, "text": LONG + " today"}],
         "k/deep/_temporary/part.jsonl": [{"id": 11, "text": LONG + " now"}],
@@ -42,7 +42,7 @@ def corpus(tmp_path, monkeypatch):
     }.items():
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json_lines(some))
+        path.write_text(json_lines(part))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -67,8 +67,8 @@ def test_hidden_rows_that_are_named_are_read(corpus):
 
 def test_hidden_files_are_in_the_log(corpus, caplog):
     with caplog.at_level(logging.WARNING, "fpstore"):
-        found = fpstore.dedup("k", text="text")
-    assert found.kept.tolist() == [0, 1]
+        result = fpstore.dedup("k", text="text")
+    assert result.kept.tolist() == [0, 1]
     assert [record.getMessage()[:24] for record in caplog.records] == ["3 left out of folders, w"]
 
 

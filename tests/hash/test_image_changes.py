@@ -47,7 +47,7 @@ def test_sizes_and_light_are_those_of_pillow():
 
 @pytest.mark.parametrize("share", [0.05, slow(0.3), slow(0.9)])
 def test_a_crop_is_a_part_at_a_random_place(share):
-    whole, found = pixels(PICTURE), set()
+    whole, collected = pixels(PICTURE), set()
     lost = round(200 * share), round(150 * share)
     for seed in range(8):
         part = pixels(copy(f"crop={share}", seed=seed))
@@ -59,9 +59,9 @@ def test_a_crop_is_a_part_at_a_random_place(share):
             if (whole[y, x] == part[0, 0]).all()
             and (whole[y : y + part.shape[0], x : x + part.shape[1]] == part).all()
         ]
-        found |= set(places)
-    assert len(found) > 4
-    assert {x for x, _ in found} != {x for x, _ in found if x in (0, lost[0])}
+        collected |= set(places)
+    assert len(collected) > 4
+    assert {x for x, _ in collected} != {x for x, _ in collected if x in (0, lost[0])}
     assert same(
         copy("crop=0.9", PICTURE.crop((0, 0, 1, 1)).resize((2, 1))), PICTURE.crop((0, 0, 1, 1))
     )
@@ -91,11 +91,12 @@ def test_a_turn_goes_either_way():
 
 
 def test_the_same_seed_gives_the_same_copy():
-    for one in IMAGE_CHANGES:
-        assert same(one.copy(PICTURE, 1), one.copy(PICTURE.copy(), 1))
-        if one.kind in ("crop", "watermark"):
+    for change in IMAGE_CHANGES:
+        assert same(change.copy(PICTURE, 1), change.copy(PICTURE.copy(), 1))
+        if change.kind in ("crop", "watermark"):
             assert any(
-                not same(one.copy(PICTURE, 1), one.copy(PICTURE, seed)) for seed in range(2, 5)
+                not same(change.copy(PICTURE, 1), change.copy(PICTURE, seed))
+                for seed in range(2, 5)
             )
     grey = PICTURE.convert("L").convert("RGB")  # a copy that would be equal is none
     assert [
@@ -131,7 +132,7 @@ def test_changes_are_named_and_wrong_ones_refused():
     names = ["resize=0.125", "jpeg=75", "blur=2.5", "mirror"]
     assert [ImageChange.parse(name).name for name in names] == names
     assert {change.kind for change in IMAGE_CHANGES} < set(ImageChange.kinds)
-    for text, told in (
+    for text, message in (
         ("", "one of resize, jpeg"),
         ("words=2", "one of resize"),
         ("resize", "a factor from 0.01 to 4, as resize=0.5"),
@@ -152,7 +153,7 @@ def test_changes_are_named_and_wrong_ones_refused():
         ("grey=1", "grey takes no amount"),
         ("mirror=", "mirror takes no amount"),
     ):
-        with pytest.raises(InputError, match=told):
+        with pytest.raises(InputError, match=message):
             ImageChange.parse(text)
 
 
@@ -160,7 +161,7 @@ def test_pictures_resemble_as_their_brightnesses_correlate():
     pictures = [scene(seed) for seed in range(6)] + [noise(seed) for seed in range(3)]
     pictures += [change.copy(pictures[number % 6]) for number, change in enumerate(IMAGE_CHANGES)]
     pictures.append(Image.new("RGB", (30, 20), (7, 7, 7)))
-    found = [views(picture) for picture in pictures]
+    results = [views(picture) for picture in pictures]
 
     def small(picture, left, top, right, bottom):
         box = (
@@ -178,9 +179,9 @@ def test_pictures_resemble_as_their_brightnesses_correlate():
         between = np.corrcoef(whole, crops)[: len(whole), len(whole) :]
         true = np.max([true, between, between.T], axis=0)
     for least in (0.2, 0.9, 0.99):
-        pairs = set(map(tuple, resembling_images(found, least).T.tolist()))
+        pairs = set(map(tuple, resembling_images(results, least).T.tolist()))
         assert pairs == {(a, b) for a, b in zip(*np.nonzero(true >= least), strict=True) if a < b}
         assert pairs
-    assert not found[-1].any()
-    assert set(map(tuple, resembling_images([found[0], found[0]], 1.0).T.tolist())) == {(0, 1)}
+    assert not results[-1].any()
+    assert set(map(tuple, resembling_images([results[0], results[0]], 1.0).T.tolist())) == {(0, 1)}
     assert resembling_images([], 0.5).shape == (2, 0)

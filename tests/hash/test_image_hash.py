@@ -67,10 +67,12 @@ def test_batch_fingerprints_equal_single_ones_on_any_threads(case, threads):
     items = [encoded(p) if i % 2 else p for i, p in enumerate(pictures)] + [
         decoded(encoded(noise(50)))
     ] * 9
-    found = hasher.fingerprints(items, threads=threads)
+    fingerprints = hasher.fingerprints(items, threads=threads)
     single = [hasher.fingerprint(item) for item in items]
     assert (
-        found.tolist() if width == 64 else [int.from_bytes(row.tobytes(), "big") for row in found]
+        fingerprints.tolist()
+        if width == 64
+        else [int.from_bytes(row.tobytes(), "big") for row in fingerprints]
     ) == single
     assert len(set(single)) > 10
 
@@ -122,11 +124,11 @@ def test_every_form_of_a_picture_has_the_same_fingerprint(tmp_path):
             stream,
             io.BytesIO(data),
         ]
-        found = ImageHash().fingerprints(items, threads=2)
-        assert len(set(found.tolist())) == 1
-        assert ImageHash().fingerprint(stream) == found[0]
+        fingerprints = ImageHash().fingerprints(items, threads=2)
+        assert len(set(fingerprints.tolist())) == 1
+        assert ImageHash().fingerprint(stream) == fingerprints[0]
         stream.read()
-        assert ImageHash().fingerprint(stream) == found[0]  # read from its beginning
+        assert ImageHash().fingerprint(stream) == fingerprints[0]  # read from its beginning
 
 
 def test_pictures_are_turned_upright():
@@ -281,7 +283,7 @@ def test_blank_pictures_have_no_fingerprint(case, colour):
 
 def test_stripes_are_blank_to_methods_that_compare_along_them():
     stripes = np.repeat(np.random.default_rng(5).integers(0, 256, (60, 1)).astype(np.uint8), 60, 1)
-    found = {
+    results = {
         method: [
             ImageHash(method=method, min_quality=0).is_empty(Image.fromarray(picture))
             for picture in (stripes, stripes.T)
@@ -295,7 +297,7 @@ def test_stripes_are_blank_to_methods_that_compare_along_them():
         )
     }
     neither = [False, False]
-    assert found == {
+    assert results == {
         "average": neither,
         "perceptual": neither,
         "perceptual-mean": [True, False],

@@ -156,11 +156,11 @@ def test_ids_that_are_not_utf_8_are_named(tmp_path):
                 lambda source: fpstore.dedup(source, fingerprint="fingerprint", id="id"),
             ),
         ):
-            told = re.escape(
+            message = re.escape(
                 f"{path if source is path else 'the table'}: row 3: the id is not valid UTF-8 "
                 "(invalid start byte)"
             )
-            with pytest.raises(InputError, match=f"^{told}$"):
+            with pytest.raises(InputError, match=f"^{message}$"):
                 call(source)
         with pytest.raises(InputError, match="row 3: the id is not valid UTF-8"):
             list(open_reader(path))
@@ -175,26 +175,26 @@ def signed(bits):
 
 def fingerprints(path, bits, **options):
     return [
-        one
+        fingerprint
         for chunk in open_reader(path, width=bits, signed=True, **options)
-        for one in chunk.fingerprints.tolist()
+        for fingerprint in chunk.fingerprints.tolist()
     ]
 
 
 @pytest.mark.parametrize("bits", BITS)
 def test_every_format_holds_signed_integers(tmp_path, bits):
     values, kind = signed(bits), f"int{bits}"
-    given = []  # files with the same signed integers, and the options that they need
+    arguments = []  # files with the same signed integers, and the options that they need
     for name, dtype in (("a.npy", kind), ("b.npy", "int64"), ("c.npy", f">i{bits // 8}")):
         np.save(tmp_path / name, np.array(values, dtype))
-        given.append((name, {}))
+        arguments.append((name, {}))
     for name, column in (
         ("a.parquet", pa.array(values, kind)),
         ("b.parquet", values),
         ("c.parquet", list(map(str, values))),
     ):
         pq.write_table(pa.table({"fingerprint": column}), tmp_path / name)
-        given.append((name, {"decimal": name[0] == "c"}))
+        arguments.append((name, {"decimal": name[0] == "c"}))
     # b is read line by line
     for name, make, end in (
         ("a.jsonl", int, "\n"),
@@ -206,7 +206,7 @@ def test_every_format_holds_signed_integers(tmp_path, bits):
             name,
             "".join(json.dumps({"fingerprint": make(value)}) + end for value in values).encode(),
         )
-        given.append((name, {"decimal": name[0] == "c"}))
+        arguments.append((name, {"decimal": name[0] == "c"}))
     for name, line in (
         ("a.tsv", "{}\n"),
         ("a.csv", "{}\n"),
@@ -214,8 +214,8 @@ def test_every_format_holds_signed_integers(tmp_path, bits):
         ("b.csv", '"{}"\n'),
     ):
         put(tmp_path, name, "".join(map(line.format, values)).encode())
-        given.append((name, {"decimal": True}))
-    for name, options in given:
+        arguments.append((name, {"decimal": True}))
+    for name, options in arguments:
         assert fingerprints(tmp_path / name, bits, **options) == [
             value % 2**bits for value in values
         ], name

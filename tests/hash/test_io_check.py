@@ -109,9 +109,9 @@ def test_ids_become_integers_or_strings():
             else {type(item) for item in checked} == {str}
         )
         assert list(checked) == expected
-    for one in (0, MAX, np.uint64(MAX), np.int8(7), "a", np.str_("b")):
-        assert check_id(one) == one
-        assert type(check_id(one)) in (int, str)
+    for case in (0, MAX, np.uint64(MAX), np.int8(7), "a", np.str_("b")):
+        assert check_id(case) == case
+        assert type(check_id(case)) in (int, str)
 
 
 def test_what_are_no_ids_is_named():

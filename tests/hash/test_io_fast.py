@@ -141,11 +141,11 @@ def test_both_users_of_the_reader_of_csv_read_what_was_written(
     text = DelimitedText("both.csv", "csv")
     with patch.object(lines, "BLOCK_BYTES", block_bytes):
         blocks = list(text.blocks(lines.line_blocks(InputFile(path), lambda size: None)))
-    found = [text.header, *(row for block, line in blocks for row in text.rows(block, line))]
-    assert [row.cells for row in found] == [row[order] for row in [head, *rows]]
-    assert b"".join(row.raw + b"\n" for row in found) == path.read_bytes()
-    assert [row.line for row in found] == [
-        1 + sum(row.raw.count(b"\n") + 1 for row in found[:n]) for n in range(len(found))
+    results = [text.header, *(row for block, line in blocks for row in text.rows(block, line))]
+    assert [row.cells for row in results] == [row[order] for row in [head, *rows]]
+    assert b"".join(row.raw + b"\n" for row in results) == path.read_bytes()
+    assert [row.line for row in results] == [
+        1 + sum(row.raw.count(b"\n") + 1 for row in results[:n]) for n in range(len(results))
     ]
 
 

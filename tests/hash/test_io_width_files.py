@@ -140,13 +140,13 @@ def test_npy_of_another_width_is_named(tmp_path):
             open_reader(path, width=bits)  # before it is read
         assert str(caught.value).startswith(f"{path}: {message}")
     np.save(path, np.array([1] * 10 + [2**40], np.uint64))
-    told = (
+    expected = (
         f"the fingerprint at position 10 does not fit: 1099511627776 takes 41 bits, but {of(32)}: "
         f"{advice(64)}"
     )
     with pytest.raises(InputError) as caught:
         list(open_reader(path, width=32, chunk_rows=3))
-    assert str(caught.value) == f"{path}: {told}"
+    assert str(caught.value) == f"{path}: {expected}"
 
 
 def of(bits):
@@ -247,8 +247,8 @@ def test_parquet_columns_of_another_width_are_named(tmp_path):
             with pytest.raises(InputError) as caught:
                 read(path, bits, chunk_rows=chunk_rows)
             assert str(caught.value) == f"{path}: {message}"
-    one = "0" * 16 + "\n" + "0" * 16
-    for texts in ([one], [one, ""], ["", "0x0\n0x1"], ["#"]):
+    single = "0" * 16 + "\n" + "0" * 16
+    for texts in ([single], [single, ""], ["", "0x0\n0x1"], ["#"]):
         with pytest.raises(
             InputError, match=r": row 1: '.*' is not a fingerprint: expected 16 hexadecimal digits"
         ):

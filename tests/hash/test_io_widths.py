@@ -48,8 +48,8 @@ def test_every_kind_of_array_and_list_becomes_the_same_rows(bits):
         "bool arrays": [Bits(value, bits).hash for value in values],
         "Arrow": pa.array(pieces, pa.binary(bits // 8)),
     }
-    for name, given in kinds.items():
-        checked = check_fingerprints(given, width)
+    for name, argument in kinds.items():
+        checked = check_fingerprints(argument, width)
         assert checked.dtype == np.dtype("=u8"), name
         assert checked.flags.c_contiguous, name
         np.testing.assert_array_equal(checked, rows, err_msg=name)
@@ -76,14 +76,14 @@ def test_words_and_unsigned_integers_are_taken_as_they_are():
             Width(bits).numbers(check_fingerprints(np.array(values, dtype), Width(bits))) == values
         )
     for bits in (32, 64, 256):
-        for given in (
+        for value in (
             [],
             (),
             np.zeros((0, bits // 8), np.uint8),
             np.zeros(0, f"V{bits // 8}"),
             np.zeros((0, bits), bool),
         ):
-            assert check_fingerprints(given, Width(bits)).shape == Width(bits).empty(0).shape
+            assert check_fingerprints(value, Width(bits)).shape == Width(bits).empty(0).shape
 
 
 @pytest.mark.parametrize("bits", SOME_WIDTHS)
@@ -106,8 +106,8 @@ def test_one_fingerprint_of_any_kind_is_a_number(bits):
             kinds.append(np.dtype(f"u{bits // 8}").type(value))
         else:
             kinds.append(width.row(value)[0])
-        assert [check_fingerprint(given, width) for given in kinds] == [value] * len(kinds)
-        assert {type(check_fingerprint(given, width)) for given in kinds} == {int}
+        assert [check_fingerprint(argument, width) for argument in kinds] == [value] * len(kinds)
+        assert {type(check_fingerprint(argument, width)) for argument in kinds} == {int}
 
 
 # What is refused, in whole lines
@@ -335,8 +335,8 @@ def test_the_place_of_a_row_is_where_sorting_would_put_it(bits, count):
     rng = np.random.default_rng(count)
     words = rng.integers(0, 3, (count + 20, bits // 64)).astype(np.uint64)
     rows = words if bits > 64 else words[:, 0]
-    some = rows[20:][row_order(rows[20:])]
-    known = list(map(int, Width(bits).numbers(some)))
+    part = rows[20:][row_order(rows[20:])]
+    known = list(map(int, Width(bits).numbers(part)))
     for row, value in zip(rows[:20], Width(bits).numbers(rows[:20]), strict=True):
-        assert row_place(some, row[None]) == sum(one < value for one in known)
-        assert row_place(some, row[None], "right") == sum(one <= value for one in known)
+        assert row_place(part, row[None]) == sum(item < value for item in known)
+        assert row_place(part, row[None], "right") == sum(item <= value for item in known)

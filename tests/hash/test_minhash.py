@@ -98,9 +98,9 @@ def test_weighted_sets_are_hashed_as_described():
             hash_of(feature, 3): weight for feature, weight in minhash.features(text).items()
         }
         assert minhash.fingerprint(text) == of_weighted(weights, 64, 3)
-    given = {"a": 0.25, "b": 1e-300, "c": 1e300, "d": 5e-324, "e": 7, "nothing": 0}
-    weights = {hash_of(feature): weight for feature, weight in given.items() if weight}
-    assert MinHash(weighting="count").fingerprint(given) == of_weighted(weights, 256, 0)
+    options = {"a": 0.25, "b": 1e-300, "c": 1e300, "d": 5e-324, "e": 7, "nothing": 0}
+    weights = {hash_of(feature): weight for feature, weight in options.items() if weight}
+    assert MinHash(weighting="count").fingerprint(options) == of_weighted(weights, 256, 0)
     assert MinHash(weighting="count").fingerprint([("a", 1), "b", ("a", 2)]) == of_weighted(
         {hash_of("a"): 3, hash_of("b"): 1}, 256, 0
     )
@@ -133,8 +133,8 @@ def test_hashes_with_a_pattern_follow_the_law_too():
     """
     minhash = MinHash(hash="fnv1a")
     left, right = (
-        minhash.fingerprints([[f"{p}-{i}" for i in some] for p in range(1000)])
-        for some in ((0, 1, 2), (1, 2, 3))
+        minhash.fingerprints([[f"{p}-{i}" for i in part] for p in range(1000)])
+        for part in ((0, 1, 2), (1, 2, 3))
     )
     distances = np.bitwise_count(left ^ right).sum(1)
     assert abs(distances.mean() - 64) < 5 * math.sqrt(48 / 1000)
@@ -149,7 +149,7 @@ def test_distances_follow_the_binomial_law(weighting):
     for n, common in ((3, 2), (20, 13), (200, 130), (100, 10)):
         sets = [[f"{pair}-{i}" for i in range(2 * n - common)] for pair in range(pairs)]
         left, right = (
-            minhash.fingerprints([some[part] for some in sets])
+            minhash.fingerprints([subset[part] for subset in sets])
             for part in (slice(n), slice(n - common, None))
         )
         distances = np.bitwise_count(left ^ right).sum(1)
@@ -230,11 +230,11 @@ def test_rows_of_several_texts_are_one_set():
         {"title": "", "text": ""},
     ]
     minhash = MinHash()
-    found, known = Fields(minhash, {"title": 1, "text": 1}).fingerprints(rows, empty="mask")
+    fingerprints, known = Fields(minhash, {"title": 1, "text": 1}).fingerprints(rows, empty="mask")
     assert known.tolist() == [True, True, False]
     features = [{**minhash.features("The Age"), **minhash.features(TEXT)}, minhash.features(TEXT)]
-    assert [int.from_bytes(row.tobytes()) for row in found[:2]] == [
-        of_set(set(map(hash_of, some)), 256, 0) for some in features
+    assert [int.from_bytes(row.tobytes()) for row in fingerprints[:2]] == [
+        of_set(set(map(hash_of, part)), 256, 0) for part in features
     ]
     weighted = MinHash(weighting="count", width=64)
     weights = {feature: 4 * weight for feature, weight in weighted.features("The Age").items()}

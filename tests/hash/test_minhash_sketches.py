@@ -20,12 +20,12 @@ TEXTS = documents()
 )
 def test_a_signature_is_the_beginning_of_the_wide_fingerprint(minhash):
     hasher, texts = minhash, TEXTS[:20]
-    (found,) = hasher.sketched(texts, 40)
-    assert (found.sketches == hasher.sketches(texts, 90)[:, :40]).all()
-    assert (found.signatures == hasher.signatures(texts)).all()
+    (result,) = hasher.sketched(texts, 40)
+    assert (result.sketches == hasher.sketches(texts, 90)[:, :40]).all()
+    assert (result.signatures == hasher.signatures(texts)).all()
     wide = MinHash(**{**minhash.parameters, "width": 256})
-    assert (found.signatures == wide.fingerprints(texts)[:, :28]).all()
-    assert found.sketches.dtype == np.uint32
+    assert (result.signatures == wide.fingerprints(texts)[:, :28]).all()
+    assert result.sketches.dtype == np.uint32
 
 
 @pytest.mark.parametrize(
@@ -44,11 +44,11 @@ def test_sketches_of_real_texts_obey_the_law(minhash):
     a, b = next(hasher.sketched(texts, 200)), next(hasher.sketched(copies, 200))
     assert 0.3 < exact.mean() < 0.9
     agrees_with(
-        (a.sketches == b.sketches).mean(1), [hasher.law.collision(one) for one in exact], 200
+        (a.sketches == b.sketches).mean(1), [hasher.law.collision(item) for item in exact], 200
     )
     agrees_with(
         bits_that_differ(a.signatures, b.signatures),
-        [hasher.law.differing(one) for one in exact],
+        [hasher.law.differing(item) for item in exact],
         224,
     )
 
@@ -57,7 +57,7 @@ def test_keys_are_independent_of_the_signature():
     """Pairs of one similarity differ in as many bits whether their values agree or not."""
     hasher = MinHash()
     sets = [[f"{pair}-{i}" for i in range(30)] for pair in range(1500)]
-    others = [[*some[:20], *(feature + "'" for feature in some[20:])] for some in sets]
+    others = [[*part[:20], *(feature + "'" for feature in part[20:])] for part in sets]
     (a,), (b,) = hasher.sketched(sets, 8), hasher.sketched(others, 8)
     agreeing, differing = (
         (a.sketches == b.sketches).sum(1),
@@ -77,8 +77,8 @@ def test_similarities_are_exact():
 
 def test_empty_texts_are_unknown_and_refused_by_position():
     hasher = MinHash()
-    (found,) = hasher.sketched(["a b c d", "", "\n"], 8)
-    assert found.known.tolist() == [True, False, False]
+    (result,) = hasher.sketched(["a b c d", "", "\n"], 8)
+    assert result.known.tolist() == [True, False, False]
     for make in (lambda items: hasher.sketches(items, 4), hasher.signatures):
         with pytest.raises(InputError, match=r"item 1: the text '' is blank"):
             make(["a", ""])
@@ -98,8 +98,8 @@ def test_a_description_is_json_and_rebuilds_it():
 def test_rows_of_fields_have_the_values_of_their_texts():
     hasher = Fields(MinHash(size=2), {"title": 1, "body": 1})
     plain = MinHash(size=2)
-    found = hasher.sketch_batch([(TEXTS[0], None), (None, TEXTS[1])], 8)
-    assert (found.sketches == plain.sketches(TEXTS[:2], 8)).all()
+    result = hasher.sketch_batch([(TEXTS[0], None), (None, TEXTS[1])], 8)
+    assert (result.sketches == plain.sketches(TEXTS[:2], 8)).all()
 
 
 @pytest.mark.parametrize(

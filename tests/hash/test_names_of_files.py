@@ -93,8 +93,8 @@ def test_json_beside_rows_of_another_format_describes_them(tmp_path, is_stored, 
     (tmp_path / "k" / "a.csv").write_text(f"text\n{TEXTS[0]}\n")
     (tmp_path / "k" / "dataset_info.json").write_text("{\n}")
     with caplog.at_level(logging.WARNING, "fpstore"):
-        found = find_inputs((tmp_path / "k").as_uri() if is_stored else tmp_path / "k")
-    assert [spec.name for spec in found] == ["a.csv"]
+        result = find_inputs((tmp_path / "k").as_uri() if is_stored else tmp_path / "k")
+    assert [spec.name for spec in result] == ["a.csv"]
     assert "1 file named .json left out" in caplog.text
 
 

@@ -31,8 +31,8 @@ def test_hashes_are_those_of_the_features(shingle):
             form = normal_form_of(maker).apply(text)
             assert units == min(len(form.split()) if shingle == "words" else len(form), size)
         assert at == len(hashes.features)
-    (one,) = SimHash().whole_hashes(["abc"]).features.tolist()
-    assert one == xxhash.xxh64_intdigest(b"abc")
+    (single,) = SimHash().whole_hashes(["abc"]).features.tolist()
+    assert single == xxhash.xxh64_intdigest(b"abc")
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 7, 8, 9, 31, 32, 33, 64, 1000, 70000])
@@ -42,10 +42,10 @@ def test_ranks_are_places_among_known_hashes(count):
     maker = MinHash(size=1)
     hashes = maker.whole_hashes(texts)
     every = np.unique(hashes.features)
-    some = rng.choice(every, min(count, len(every)) // 2, replace=False)
-    edges = np.array([0, 2**64 - 1, *(some[:5] ^ np.uint64(1))], np.uint64)
+    part = rng.choice(every, min(count, len(every)) // 2, replace=False)
+    edges = np.array([0, 2**64 - 1, *(part[:5] ^ np.uint64(1))], np.uint64)
     known = np.unique(
-        np.concatenate([some, edges, rng.integers(0, 2**64, count, dtype=np.uint64)])
+        np.concatenate([part, edges, rng.integers(0, 2**64, count, dtype=np.uint64)])
     )[:count]
     ranks = maker.ranks_among(_kernel.KnownHashes(known), texts)
     at = np.searchsorted(known, hashes.features)

@@ -78,8 +78,8 @@ def test_pinned():
 
 def test_empty_texts_and_wrong_arguments():
     longest = LongestSentences()
-    found, known = longest.fingerprints(["\u200b", "a", ""], empty="mask")
-    assert (found[[0, 2]].tolist(), known.tolist()) == ([0, 0], [False, True, False])
+    fingerprints, known = longest.fingerprints(["\u200b", "a", ""], empty="mask")
+    assert (fingerprints[[0, 2]].tolist(), known.tolist()) == ([0, 0], [False, True, False])
     with pytest.raises(InputError, match=r"item 1: .* is blank"):
         longest.fingerprints(["a", " "])
     with pytest.raises(InputError, match="item 0: expected a text"):

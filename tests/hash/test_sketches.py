@@ -22,10 +22,10 @@ def minima_of(sets, count=128, seed=1):
     return np.array(
         [
             [
-                min((int(x) * int(f) + int(t)) % prime & 0xFFFFFFFF for x in some)
+                min((int(x) * int(f) + int(t)) % prime & 0xFFFFFFFF for x in part)
                 for f, t in zip(a, b, strict=True)
             ]
-            for some in sets
+            for part in sets
         ],
         np.uint64,
     )
@@ -79,8 +79,8 @@ def test_empty_sets_are_unknown():
     hasher = PrecomputedMinHash(count=128)
     for most in (2**32 - 1, 2**64 - 1):
         rows = np.concatenate([MINIMA[:1], np.full((1, 128), most, np.uint64)])
-        (found,) = hasher.sketched(rows, 8)
-        assert found.known.tolist() == [True, False]
+        (result,) = hasher.sketched(rows, 8)
+        assert result.known.tolist() == [True, False]
         with pytest.raises(InputError, match=r"item 1: .* has no content"):
             hasher.sketches(rows, 8)
 
@@ -88,28 +88,30 @@ def test_empty_sets_are_unknown():
 def test_values_of_keys_and_signature_find_no_less_than_planned():
     """Of 64 values, 40 make keys and all the signature."""
     hasher, pairs = PrecomputedMinHash(count=64), 1500
-    found = plan(10**6, hasher, 0.7, 0.8)
-    assert found.bands * found.rows > 8
+    result = plan(10**6, hasher, 0.7, 0.8)
+    assert result.bands * result.rows > 8
     numbers = np.random.default_rng(3)
     equal = numbers.random((pairs, 64)) < 0.7
     a = numbers.integers(0, 2**32, (pairs, 64), np.uint64)
     b = np.where(equal, a, numbers.integers(0, 2**32, (pairs, 64), np.uint64))
-    left, right = (next(hasher.sketched(rows, found.bands * found.rows)) for rows in (a, b))
-    agree = (left.sketches == right.sketches).reshape(pairs, found.bands, found.rows).all(2).any(1)
-    near = np.bitwise_count(left.signatures ^ right.signatures).sum(1) <= found.radius
-    told = recall_at(found, hasher, 0.7)
-    assert (agree & near).mean() > told - 5 * math.sqrt(told * (1 - told) / pairs)
+    left, right = (next(hasher.sketched(rows, result.bands * result.rows)) for rows in (a, b))
+    agree = (
+        (left.sketches == right.sketches).reshape(pairs, result.bands, result.rows).all(2).any(1)
+    )
+    near = np.bitwise_count(left.signatures ^ right.signatures).sum(1) <= result.radius
+    message = recall_at(result, hasher, 0.7)
+    assert (agree & near).mean() > message - 5 * math.sqrt(message * (1 - message) / pairs)
 
 
 @pytest.mark.parametrize("minhash", [MinHash(size=2), MinHash(shingle="chars", size=5, seed=9)])
 def test_sim_min_hash_has_keys_of_minhash_and_bits_of_simhash(minhash):
     hasher, texts = SimMinHash(**minhash.parameters), documents()[:20]
-    (found,) = hasher.sketched(texts, 20)
-    assert (found.sketches == minhash.sketches(texts, 20)).all()
+    (result,) = hasher.sketched(texts, 20)
+    assert (result.sketches == minhash.sketches(texts, 20)).all()
     alike = SimHash(
         size=minhash.size, shingle=minhash.shingle, seed=minhash.seed, weighting="set", width=256
     )
-    assert (found.signatures == alike.fingerprints(texts)[:, :28]).all()
+    assert (result.signatures == alike.fingerprints(texts)[:, :28]).all()
     assert from_description(json.loads(json.dumps(hasher.describe()))) == hasher
 
 
@@ -118,13 +120,15 @@ def test_sim_min_hash_obeys_its_law_or_is_nearer():
     sets = [[f"{pair}-{i}" for i in range(200)] for pair in range(100)]
     for common, size in ((180, 200), (100, 200)):
         others = [
-            [*some[:common], *(f"{feature}'" for feature in some[common:size])] for some in sets
+            [*part[:common], *(f"{feature}'" for feature in part[common:size])] for part in sets
         ]
-        told = hasher.law.differing(common / (400 - common))
+        output = hasher.law.differing(common / (400 - common))
         agrees_with(
-            bits_that_differ(hasher.signatures(sets), hasher.signatures(others)), [told] * 100, 224
+            bits_that_differ(hasher.signatures(sets), hasher.signatures(others)),
+            [output] * 100,
+            224,
         )
-    halves = [some[:100] for some in sets]
+    halves = [part[:100] for part in sets]
     assert (
         bits_that_differ(hasher.signatures(sets), hasher.signatures(halves)).mean()
         < hasher.law.differing(0.5) - 0.02
@@ -142,9 +146,9 @@ def test_the_signature_of_minhash_tells_sets_apart_better():
 
     At the same share of found pairs at 0.8, fewer pairs of 0.7 come near.
     """
-    found = {kind.name: plan(10**6, kind(), 0.8) for kind in (MinHash, SimMinHash)}
-    told = {name: dict(form.recalls)[0.7] for name, form in found.items()}
-    assert told["minhash"] < told["sim-min-hash"]
+    results = {kind.name: plan(10**6, kind(), 0.8) for kind in (MinHash, SimMinHash)}
+    output = {name: dict(form.recalls)[0.7] for name, form in results.items()}
+    assert output["minhash"] < output["sim-min-hash"]
 
 
 @pytest.mark.parametrize(

@@ -53,8 +53,8 @@ def weights_by_formula(texts, parameters, most):
 
     Return them by their keys, and the weight of all others.
     """
-    sets = [found for text in texts if (found := set(shingles_of(text, **parameters)))]
-    counts = Counter(key_of(feature, parameters) for found in sets for feature in found)
+    sets = [result for text in texts if (result := set(shingles_of(text, **parameters)))]
+    counts = Counter(key_of(feature, parameters) for result in sets for feature in result)
     frequent = sorted(counts, key=lambda key: (-counts[key], key))[:most]
     weigh = {key: 1 + round(16 * math.log2(len(sets) / counts[key])) for key in frequent}
     return weigh, 1 + round(16 * math.log2(len(sets)))
@@ -197,13 +197,13 @@ def test_jieba_finds_keywords_with_weights_of_five_levels():
     tags = dict(analyse.extract_tags(CHINESE, topK=64, withWeight=True))
     assert len(tags) > 5
     most = max(tags.values())
-    found = hasher.features(CHINESE)
-    assert found == {word: math.ceil(5 * weight / most - 1e-9) for word, weight in tags.items()}
-    assert max(found.values()) == 5
-    assert len(set(found.values())) > 1
+    result = hasher.features(CHINESE)
+    assert result == {word: math.ceil(5 * weight / most - 1e-9) for word, weight in tags.items()}
+    assert max(result.values()) == 5
+    assert len(set(result.values())) > 1
     # The weights are taken as they are: no other weighting changes them.
-    assert SimHash(tokenizer="jieba", weighting="set").features(CHINESE) == found
-    assert hasher.fingerprint(CHINESE) == sign_bits(found.items()) == hasher.fingerprint(found)
+    assert SimHash(tokenizer="jieba", weighting="set").features(CHINESE) == result
+    assert hasher.fingerprint(CHINESE) == sign_bits(result.items()) == hasher.fingerprint(result)
     assert hasher.features("\u3002") == {"\u3002": 1}
 
 
@@ -214,9 +214,9 @@ def test_a_function_returns_features_or_pairs():
     # log: binary digits of the counts
     assert SimHash(tokenizer=str.split).features("a b a a a") == {"a": 3, "b": 1}
     assert SimHash(tokenizer=str.split, weighting="count").features("a B") == {"a": 1, "B": 1}
-    hasher, found = SimHash(tokenizer=letters), {"c": 6, "a": 1, "b": 2}
-    assert hasher.features("cab c") == found
-    assert hasher.fingerprint("cab c") == sign_bits(found.items()) == hasher.fingerprint(found)
+    hasher, results = SimHash(tokenizer=letters), {"c": 6, "a": 1, "b": 2}
+    assert hasher.features("cab c") == results
+    assert hasher.fingerprint("cab c") == sign_bits(results.items()) == hasher.fingerprint(results)
     assert hasher.learn_weights(["ab", "a", "a", "a"]).features("abz") == {
         "a": 1 * 1,
         "b": 2 * 33,

@@ -52,8 +52,8 @@ def test_marks_say_the_encoding(tmp_path):
         MARKED, ("plain", FRENCH, JAPANESE, "\U0001f600", "")
     ):
         (tmp_path / "a.txt").write_bytes(marked(text, encoding))
-        (found,) = iter_documents(tmp_path / "a.txt")
-        assert (found.text, found.encoding, found.declared, found.replaced) == (
+        (result,) = iter_documents(tmp_path / "a.txt")
+        assert (result.text, result.encoding, result.declared, result.replaced) == (
             text,
             name,
             False,
@@ -84,8 +84,8 @@ def test_legacy_encodings_need_a_name(tmp_path, monkeypatch, text, encoding):
 def test_a_few_bytes_that_are_no_utf8_are_replaced_and_told(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("a.txt").write_bytes(JAPANESE.encode() + b"\xff" + JAPANESE.encode())
-    (found,) = iter_documents("a.txt")
-    assert (found.text, found.encoding, found.replaced) == (
+    (result,) = iter_documents("a.txt")
+    assert (result.text, result.encoding, result.replaced) == (
         f"{JAPANESE}\ufffd{JAPANESE}",
         "utf-8",
         1,
@@ -142,7 +142,7 @@ def test_a_name_forces_an_encoding(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("encoding", "suffix"),
-    crossed([one for one, _ in MARKED] + ["cp1252"], ["jsonl", "csv", "tsv"]),
+    crossed([document_id for document_id, _ in MARKED] + ["cp1252"], ["jsonl", "csv", "tsv"]),
 )
 def test_rows(tmp_path, suffix, encoding):
     rows = [{"text": f"{FRENCH} {row}", "url": f"é{row}"} for row in range(150)]
@@ -159,13 +159,17 @@ def test_rows(tmp_path, suffix, encoding):
     path.write_bytes(marked(text, encoding))
     named = encoding if encoding == "cp1252" else None
     reader = TextReader(path, SimHash(), text="text", id="url", encoding=named)
-    assert [one for chunk in reader for one in chunk.ids] == [row["url"] for row in rows]
+    assert [document_id for chunk in reader for document_id in chunk.ids] == [
+        row["url"] for row in rows
+    ]
     assert [int(f) for chunk in reader for f in chunk.fingerprints] == [
         SimHash().fingerprint(row["text"]) for row in rows
     ]
     assert reader.bytes_done == path.stat().st_size
-    found = fpstore.dedup(path, tmp_path / f"clean.{suffix}", text="text", encoding=named, radius=0)
-    assert (tmp_path / f"clean.{suffix}").read_text().count("\n") == len(found.kept) + (
+    result = fpstore.dedup(
+        path, tmp_path / f"clean.{suffix}", text="text", encoding=named, radius=0
+    )
+    assert (tmp_path / f"clean.{suffix}").read_text().count("\n") == len(result.kept) + (
         suffix != "jsonl"
     )
 

@@ -57,9 +57,13 @@ def oracle(row, weights, **parameters):
 def check(rows, weights, **parameters):
     fields = Fields(SimHash(**parameters), weights)
     expected = [oracle(row, weights, **parameters) for row in rows]
-    found, known = fields.fingerprints(rows, empty="mask")
+    fingerprints, known = fields.fingerprints(rows, empty="mask")
     assert known.tolist() == [value is not None for value in expected]
-    numbers = [int.from_bytes(row) for row in found] if found.ndim == 2 else found.tolist()
+    numbers = (
+        [int.from_bytes(row) for row in fingerprints]
+        if fingerprints.ndim == 2
+        else fingerprints.tolist()
+    )
     assert numbers == [value or 0 for value in expected]
 
 
@@ -284,11 +288,11 @@ def test_a_store_remembers_fields_and_their_weights(pages):
         ):
             done = run(*verb[:1], "p.fps", *verb[1:], "--input", pages, *columns, "--json")
             assert (done.exit_code, done.stderr) == (0, "fpstore: 1 row left out, blank: row 9\n")
-            found = [json.loads(line) for line in done.stdout.splitlines()]
-            assert [one["query_id"] for one in found] == [URLS[row] for row in KEPT]
-            assert [one["query_id"] in one["matches"][0]["ids"] for one in found] == [True] * len(
-                KEPT
-            )
+            answer = [json.loads(line) for line in done.stdout.splitlines()]
+            assert [item["query_id"] for item in answer] == [URLS[row] for row in KEPT]
+            assert [item["query_id"] in item["matches"][0]["ids"] for item in answer] == [
+                True
+            ] * len(KEPT)
     more = write(
         Path("more" + pages.suffix),
         {"title": ["title number 0", ""], "text": [TEXTS[0], "new"], "url": ["x", "y"]},
@@ -337,9 +341,9 @@ def test_a_field_that_no_row_has_is_told(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = write_jsonl("a.jsonl", [{"title": "a", "text": "b"}, {"text": "c"}])
     mistyped = ("--text-field", "titel=4", "--text-field", "text")
-    told = "fpstore: no row has the field 'titel'\n"
-    assert run("build", "p.fps", path, *mistyped).stderr == told
-    assert run("dedup", path, "clean.jsonl", *mistyped).stderr == told
+    expected = "fpstore: no row has the field 'titel'\n"
+    assert run("build", "p.fps", path, *mistyped).stderr == expected
+    assert run("dedup", path, "clean.jsonl", *mistyped).stderr == expected
     assert run("build", "q.fps", path, *OPTIONS[:4]).stderr == ""
     message = failure("build", "r.fps", path, "--text-field", "x", "--text-field", "y")
     assert "a.jsonl:1: the fields x, y are missing (fields here: 'title', 'text')" in message
@@ -352,9 +356,9 @@ def test_names_with_equals_signs(tmp_path, monkeypatch):
     row = {"a=4": "one two", "b=c": "three", "d=": "four"}
     path = write_jsonl("a.jsonl", [row])
     weights = {"a=4": 1, "b=c": 1, "d=": 3}
-    asked = ("--text-field", "a=4=1", "--text-field", "b=c", "--text-field", "d==3")
+    arguments = ("--text-field", "a=4=1", "--text-field", "b=c", "--text-field", "d==3")
     assert (
-        fine("hash", path, *asked, "-q")
+        fine("hash", path, *arguments, "-q")
         == f"{Fields(SimHash(), weights).fingerprint(row):016x}\t0\n"
     )
     for field, message in (
@@ -415,8 +419,8 @@ def test_fields_or_weights_that_differ_from_store_are_refused(tmp_path, monkeypa
 def test_dedup_by_fields(pages):
     kept = fpstore.dedup(pages, text=WEIGHTS, radius=0).kept.tolist()
     expected, seen = [], set()
-    for row, found in enumerate(ROWS):
-        value = None if FIELDS.is_empty(found) else FIELDS.fingerprint(found)
+    for row, item in enumerate(ROWS):
+        value = None if FIELDS.is_empty(item) else FIELDS.fingerprint(item)
         if value is None or value not in seen:
             expected.append(row)
         seen.add(value)
@@ -426,8 +430,8 @@ def test_dedup_by_fields(pages):
         == expected
     )
     output = f"clean{pages.suffix}"
-    found = json.loads(fine("dedup", pages, output, *OPTIONS[:4], "--radius", 0, "--json"))
-    assert (found["kept"], found["not_compared"]) == (len(expected), 1)
+    item = json.loads(fine("dedup", pages, output, *OPTIONS[:4], "--radius", 0, "--json"))
+    assert (item["kept"], item["not_compared"]) == (len(expected), 1)
 
 
 def test_python_refuses_what_cannot_be_columns(tmp_path):

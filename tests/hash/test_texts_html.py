@@ -116,8 +116,8 @@ def test_calibration_compares_pages_by_all_their_words(monkeypatch):
     )
     table = pa.table({"text": [list_page(number) for number in range(12)]})
     setting = {"settings": ["size=1,radius=0"], "changes": ["words=1"], "threads": 1}
-    (one,) = calibrate(table, text="text", html="resiliparse", **setting).suggestions
-    assert (one.removed, one.wrong, one.fits) == (Rate(11, 12), Rate(11, 11), False)
+    (single,) = calibrate(table, text="text", html="resiliparse", **setting).suggestions
+    assert (single.removed, single.wrong, single.fits) == (Rate(11, 12), Rate(11, 11), False)
 
 
 def test_the_whole_text_of_a_page_has_no_menus():
@@ -230,7 +230,7 @@ def test_every_verb_takes_pages(site):
     done = run("probe", "s.fps", "--input", "p.jsonl", *fields, "-r", 0, "--json")
     assert done.stderr == "fpstore: 1 row left out, no main text: row 1\n"
     rows = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [(one["row"], one["query_id"], one["matches"][0]["ids"]) for one in rows] == [
+    assert [(row["row"], row["query_id"], row["matches"][0]["ids"]) for row in rows] == [
         (0, "a", ["site/a.html", "site/b.htm", "a", "b"]),
         (2, "b", ["site/a.html", "site/b.htm", "a", "b"]),
     ]
@@ -329,7 +329,7 @@ def test_pages_that_are_taken_with_their_tags_are_told_once(site):
 
 def test_columns_that_look_like_pages_are_told(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for texts, told in (
+    for texts, output in (
         ([page(MENUS[0]), "\ufeff\n<HTML lang=en>" + SENTENCES, "plain"], True),
         (["plain", "a <html> tag", page(MENUS[0])], False),
     ):
@@ -339,7 +339,7 @@ def test_columns_that_look_like_pages_are_told(tmp_path, monkeypatch):
             assert (
                 "look like pages of HTML, and were taken with their tags: --html takes the main "
                 "text" in message
-            ) == told
+            ) == output
             assert "look like" not in run(*verb, "--text-field", "text", "--force", "--html").stderr
 
 

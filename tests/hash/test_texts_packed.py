@@ -52,7 +52,7 @@ def content(name):
 def read(reader):
     chunks = list(reader)
     return [int(f) for chunk in chunks for f in chunk.fingerprints], [
-        one for chunk in chunks for one in chunk.ids
+        document_id for chunk in chunks for document_id in chunk.ids
     ]
 
 
@@ -135,11 +135,11 @@ def test_texts_in_folders(tmp_path, extension, monkeypatch):
     pack("notes/d.png", b"\x89PNG\0\0", extension)
     pack("notes/e.jsonl", "{}", extension)
     skipped = []
-    found = {
+    results = {
         d.id: d.text
         for d in iter_documents("notes", on_skip=lambda path, why: skipped.append((path.name, why)))
     }
-    assert found == {
+    assert results == {
         "notes/a.txt": "a plain text",
         f"notes/b.txt{extension}": "a compressed text",
         f"notes/c.md{extension}": "another one",

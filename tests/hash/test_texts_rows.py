@@ -75,7 +75,7 @@ def test_hash_text_writes_a_row_for_each_text(pages):
         json.loads(line)
         for line in fine("hash", pages, "--text-field", "text", "--json", "-q").splitlines()
     ]
-    assert [found["id"] for found in objects] == KEPT
+    assert [item["id"] for item in objects] == KEPT
     fine("hash", pages, *fields, "-o", "h.parquet", "--shingle", "chars", "--shingle-size", 5)
     chars = SimHash(shingle="chars", size=5)
     kept = [row for row in range(len(TEXTS)) if not chars.is_empty(TEXTS[row])]
@@ -100,10 +100,12 @@ def test_searches_tell_the_row_and_the_id(pages):
         done = run(*arguments, "--id-field", "url")
         assert done.stderr == "fpstore: 2 rows left out, blank: row 5, row 9\n"
         rows = [json.loads(line) for line in done.stdout.splitlines()]
-        assert [(one["row"], one["query_id"]) for one in rows] == [(row, URLS[row]) for row in KEPT]
-        assert [one["matches"][0]["ids"] for one in rows] == [[URLS[row]] for row in KEPT]
+        assert [(item["row"], item["query_id"]) for item in rows] == [
+            (row, URLS[row]) for row in KEPT
+        ]
+        assert [item["matches"][0]["ids"] for item in rows] == [[URLS[row]] for row in KEPT]
         without = [json.loads(line) for line in run(*arguments).stdout.splitlines()]
-        assert [one["row"] for one in without] == KEPT
+        assert [item["row"] for item in without] == KEPT
         assert "query_id" not in without[0]
     lines = run(
         "probe", "p.fps", "-r", 0, "--input", pages, *TEXT_FIELD, "--with-queries", "-o", "m.tsv"
@@ -124,13 +126,13 @@ def test_insert_adds_rows_with_the_fingerprinter_of_the_store(pages):
     done = run("insert", "p.fps", more, *fields, "--json")
     assert done.stderr == "fpstore: 1 row left out, blank: row 1\n"
     assert json.loads(done.stdout)["inserted"] == 2
-    found = pairs("p.fps")
-    assert found[SimHash(size=2).fingerprint(TEXTS[0])] == [URLS[0], "a"]
-    assert found[SimHash(size=2).fingerprint("one more text of a few words")] == ["c"]
+    result = pairs("p.fps")
+    assert result[SimHash(size=2).fingerprint(TEXTS[0])] == [URLS[0], "a"]
+    assert result[SimHash(size=2).fingerprint("one more text of a few words")] == ["c"]
     fine("insert", "p.fps", more, *fields, "--unmatched", "-q", "-o", "m.tsv")
     assert {line.split("\t")[3] for line in Path("m.tsv").read_text().splitlines()} == {URLS[0]}
     assert "--id-field" in failure("insert", "p.fps", more, "--text-field", "text")
-    assert pairs("p.fps") == found
+    assert pairs("p.fps") == result
 
 
 def test_a_text_of_a_dictionary_is_hashed_once(tmp_path):
@@ -229,8 +231,8 @@ def test_chunks_have_at_most_so_many_rows_in_order(tmp_path, threads, chunk_rows
     assert [int(i) for chunk in chunks for i in chunk.ids] == [row + 10 for row in kept]
     assert {len(chunk.ids) for chunk in chunks[:-1]} <= {chunk_rows}
     assert placed[-1].end == 210  # with the last row, which is left out
-    found = np.concatenate([chunk.fingerprints for chunk in chunks])
-    assert found.tolist() == [SimHash().fingerprint(texts[r]) for r in kept]
+    result = np.concatenate([chunk.fingerprints for chunk in chunks])
+    assert result.tolist() == [SimHash().fingerprint(texts[r]) for r in kept]
     assert reader.bytes_done == reader.bytes_total == path.stat().st_size
 
 
@@ -392,8 +394,8 @@ def test_wrong_use_on_the_command_line(tmp_path, monkeypatch):
         assert message in failure(*arguments, code=2)
     assert "with --text-field" in failure("build", "x.fps", "p.jsonl", "--text")
     fpstore.build("plain.fps", [1]).close()
-    told = failure("probe", "plain.fps", "--input", "p.jsonl", "--text-field", "text")
-    assert "does not know how its fingerprints were made" in told
+    expected = failure("probe", "plain.fps", "--input", "p.jsonl", "--text-field", "text")
+    assert "does not know how its fingerprints were made" in expected
 
 
 def test_texts_that_are_not_utf_8_are_named():
@@ -477,10 +479,10 @@ def test_texts_in_any_form_and_in_pieces_of_any_size(tmp_path, set_limits, numbe
         sources.append(tmp_path / "c.parquet")
     for source in sources:
         reader = TextReader(source, SimHash(), text="text", id="id", threads=2)
-        found = [
+        results = [
             row
             for chunk in reader
             for row in zip(chunk.fingerprints.tolist(), chunk.ids, strict=True)
         ]
-        assert found == wanted
+        assert results == wanted
         assert reader.empty == 3

@@ -58,8 +58,10 @@ def test_a_bit_differs_with_the_probability_of_the_angle(kind, cosine):
 def test_distances_are_binomial(cosine):
     rng = np.random.default_rng(2)
     hashers = [HyperplaneHash(dimension=6, width=32, seed=seed) for seed in range(600)]
-    found = np.array([hasher.fingerprints(pair_at(cosine, "dense", rng, 6)) for hasher in hashers])
-    counts, law = distances(*found.T), stats.binom(32, math.acos(cosine) / math.pi)
+    fingerprints = np.array(
+        [hasher.fingerprints(pair_at(cosine, "dense", rng, 6)) for hasher in hashers]
+    )
+    counts, law = distances(*fingerprints.T), stats.binom(32, math.acos(cosine) / math.pi)
     # The probability of fewer, and a random part of that of as many: uniform if the distances are
     # binomial.
     places = law.cdf(counts - 1.0) + law.pmf(counts) * rng.random(len(counts))
@@ -85,14 +87,14 @@ def test_recall_is_the_binomial_distribution(width):
     hasher = HyperplaneHash(dimension=3, width=width)
     for cosine in (-1, -0.3, 0, 0.5, 0.9, 0.999, 1):
         share = math.acos(cosine) / math.pi
-        found = [hasher.recall(cosine, radius) for radius in range(width + 1)]
+        results = [hasher.recall(cosine, radius) for radius in range(width + 1)]
         assert np.allclose(
-            found, stats.binom.cdf(range(width + 1), width, share), rtol=1e-11, atol=1e-300
+            results, stats.binom.cdf(range(width + 1), width, share), rtol=1e-11, atol=1e-300
         )
         for recall in (0.01, 0.5, 0.99, 0.999999):
             radius = hasher.radius(cosine, recall)
-            assert found[radius] >= recall
-            assert radius == 0 or found[radius - 1] < recall
+            assert results[radius] >= recall
+            assert radius == 0 or results[radius - 1] < recall
 
 
 def test_recall_refuses_what_is_no_cosine_radius_or_share():
@@ -124,12 +126,12 @@ def test_bit_samples_are_those_of_the_definition(dimension, width):
         bits.tolist(),
         list(np.packbits(bits, axis=1)),
     ):
-        found = hasher.fingerprints(same)
+        fingerprints = hasher.fingerprints(same)
         assert [hasher.fingerprint(row) for row in same] == expected
         assert (
-            found.tolist()
+            fingerprints.tolist()
             if width <= 64
-            else [int.from_bytes(row.tobytes(), "big") for row in found]
+            else [int.from_bytes(row.tobytes(), "big") for row in fingerprints]
         ) == expected
     assert not hasher.is_empty(np.zeros(dimension, bool))
 
@@ -151,16 +153,20 @@ def test_distances_of_samples_are_hypergeometric():
     a = np.random.default_rng(6).random(dimension) < 0.5
     b = a.copy()
     b[:differing] ^= True
-    found = [
+    fingerprints = [
         distances(*BitSample(dimension=dimension, seed=seed).fingerprints([a, b])[:, None])[0]
         for seed in range(2000)
     ]
     law = stats.hypergeom(dimension, differing, width)
-    counts = np.bincount(found, minlength=17)
-    expected = law.pmf(np.arange(16)) * len(found)
+    counts = np.bincount(fingerprints, minlength=17)
+    expected = law.pmf(np.arange(16)) * len(fingerprints)
     cut = slice(3, 13)
     seen = [counts[: cut.start].sum(), *counts[cut], counts[cut.stop :].sum()]
-    wanted = [expected[: cut.start].sum(), *expected[cut], len(found) - expected[: cut.stop].sum()]
+    wanted = [
+        expected[: cut.start].sum(),
+        *expected[cut],
+        len(fingerprints) - expected[: cut.stop].sum(),
+    ]
     assert stats.chisquare(seen, wanted).pvalue > ALPHA
     assert math.isclose(law.mean(), differing * width / dimension)
 
@@ -210,9 +216,11 @@ def test_unary_codes_keep_manhattan_distances(dimension, low, levels, width, see
     vectors[0], vectors[1] = low, high
     vectors[2, 1:] = vectors[3, 1:]
     hasher = Unary(dimension=dimension, low=low, high=high, width=width, seed=seed)
-    found = hasher.fingerprints(vectors)
+    fingerprints = hasher.fingerprints(vectors)
     given_ = (
-        found.tolist() if width <= 64 else [int.from_bytes(row.tobytes(), "big") for row in found]
+        fingerprints.tolist()
+        if width <= 64
+        else [int.from_bytes(row.tobytes(), "big") for row in fingerprints]
     )
     assert given_ == [reference.unary(low, high, width, seed, v) for v in vectors.tolist()]
     code = dimension * levels
@@ -220,7 +228,7 @@ def test_unary_codes_keep_manhattan_distances(dimension, low, levels, width, see
         for j in range(i):
             length, bits = (
                 manhattan(vectors[i], vectors[j]),
-                int(distances(found[i : i + 1], found[j : j + 1])[0]),
+                int(distances(fingerprints[i : i + 1], fingerprints[j : j + 1])[0]),
             )
             if code <= width:
                 assert bits == length
@@ -232,13 +240,13 @@ def test_unary_codes_keep_manhattan_distances(dimension, low, levels, width, see
 def test_distances_of_sampled_unary_codes_are_right_on_average():
     vectors = np.random.default_rng(7).integers(0, 256, (2, 300))
     expected = manhattan(*vectors) * 64 / (300 * 255)
-    found = [
+    fingerprints = [
         distances(*Unary(dimension=300, low=0, high=255, seed=s).fingerprints(vectors)[:, None])[0]
         for s in range(500)
     ]
-    assert abs(np.mean(found) - expected) < stats.norm.isf(ALPHA / 2) * np.std(found) / math.sqrt(
-        len(found)
-    )
+    assert abs(np.mean(fingerprints) - expected) < stats.norm.isf(ALPHA / 2) * np.std(
+        fingerprints
+    ) / math.sqrt(len(fingerprints))
 
 
 @pytest.mark.parametrize(

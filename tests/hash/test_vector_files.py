@@ -61,8 +61,8 @@ def test_files_give_the_fingerprints_of_their_vectors(here, set_limits):
         set_limits(vector_rows=piece)
         reader = VectorReader(path, HASHER, **fields)
         for _ in range(2):  # it can be read again
-            found, found_ids = rows_of(reader)
-            assert (found == HASHER.fingerprints(VECTORS)).all()
+            rows, found_ids = rows_of(reader)
+            assert (rows == HASHER.fingerprints(VECTORS)).all()
             assert found_ids == list(ids)
             assert reader.bytes_done == reader.bytes_total
         made = VectorReader(path, lambda dimension: HyperplaneHash(dimension=dimension), **fields)
@@ -74,14 +74,14 @@ def test_vectors_of_several_files_are_numbered_on(here):
     other[2] = 0
     np.save("w.npy", other)
     seen = []
-    found, ids = rows_of(
+    rows, ids = rows_of(
         VectorReader(
             ["v.npy", "w.npy", "v.npy"], HASHER, on_notice=lambda *notice: seen.append(notice)
         )
     )
     assert ids == [*range(32), *range(33, 65)]
     assert seen == [("w.npy", 2)]
-    assert (found == HASHER.fingerprints(np.vstack([VECTORS, other[[0, 1, 3, 4]], VECTORS]))).all()
+    assert (rows == HASHER.fingerprints(np.vstack([VECTORS, other[[0, 1, 3, 4]], VECTORS]))).all()
 
 
 def write(name, **columns):
@@ -205,13 +205,13 @@ def test_the_command_writes_fingerprints_and_ids(here):
 
 
 def test_the_command_says_which_vectors_are_left_out(here):
-    some = VECTORS.copy()
-    some[[3, 5, 7, 9]] = 0
-    np.save("w.npy", some)
+    part = VECTORS.copy()
+    part[[3, 5, 7, 9]] = 0
+    np.save("w.npy", part)
     result = run("hash", "--vector", "w.npy")
     assert result.exit_code == 0
     assert [int(line.split("\t")[1]) for line in result.stdout.splitlines()] == [
-        i for i in range(30) if some[i].any()
+        i for i in range(30) if part[i].any()
     ]
     left_out = (
         "4 vectors left out, all components 0: w.npy vector 3, w.npy vector 5, w.npy vector 7 and "
@@ -219,8 +219,8 @@ def test_the_command_says_which_vectors_are_left_out(here):
     )
     assert result.stderr == f"fpstore: {left_out}\n"
     assert run("hash", "--vector", "w.npy", "-q").stderr == ""
-    some[8, 2] = math.inf
-    np.save("w.npy", some)
+    part[8, 2] = math.inf
+    np.save("w.npy", part)
     assert (
         "w.npy: vector 8: component 2 is inf"
         in run("hash", "--vector", "w.npy", "-o", "out.tsv").stderr
@@ -241,14 +241,14 @@ def test_a_store_of_vectors_is_built_and_asked(here):
     ]
     assert [[match["ids"] for match in line["matches"]] for line in out] == [[[4]], [[8]]]
     assert [line["query_id"] for line in out] == [0, 1]
-    found = fine("nearest", "s", "v.parquet", "--with-queries").splitlines()
-    assert [line.split("\t")[3:] for line in found] == [
+    matches = fine("nearest", "s", "v.parquet", "--with-queries").splitlines()
+    assert [line.split("\t")[3:] for line in matches] == [
         [str(i), str(i), f"name {i}"] for i in range(30)
     ]
     fine("build", "named", "v.parquet", "--vector", "-q")
     with fpstore.open("named") as store:
-        found = [store.ids[f"name {i}"][0] for i in range(30)]
-    assert found == HyperplaneHash(dimension=DIMENSION).fingerprints(VECTORS).tolist()
+        matches = [store.ids[f"name {i}"][0] for i in range(30)]
+    assert matches == HyperplaneHash(dimension=DIMENSION).fingerprints(VECTORS).tolist()
 
 
 def test_options_that_do_not_go_together_are_refused(here):

@@ -91,18 +91,18 @@ def test_probes_meet_near_vectors_as_often_as_told(hasher, value, pairs, rows, c
     ).all()
     near = hasher.sketches(pairs[1], bands * rows).reshape(60, bands, 1, rows)
     met = (probed == near).all(-1).any(-1).mean(0)  # of each band: bands are independent
-    told = hasher.law.band_collision(value, rows, count)
-    assert abs(met.mean() - told) < 5 * met.std(ddof=1) / math.sqrt(bands) + 0.01
-    assert count == 1 or told > 1.5 * hasher.law.band_collision(value, rows)
+    output = hasher.law.band_collision(value, rows, count)
+    assert abs(met.mean() - output) < 5 * met.std(ddof=1) / math.sqrt(bands) + 0.01
+    assert count == 1 or output > 1.5 * hasher.law.band_collision(value, rows)
 
 
 @pytest.mark.parametrize(
     ("hasher", "values"), [(HyperplaneHash(dimension=3), 4), (PStable(dimension=3, radius=1), 9)]
 )
 def test_probes_come_again_where_a_band_has_few_values(hasher, values):
-    found = hasher.probes([1, 2, 3], 4, 2, 20)
-    assert found.shape == (4, 20, 2)
-    for band in found:
+    matches = hasher.probes([1, 2, 3], 4, 2, 20)
+    assert matches.shape == (4, 20, 2)
+    for band in matches:
         assert len(np.unique(band, axis=0)) == values
         assert (band[values:] == band[0]).all()
 
@@ -117,12 +117,12 @@ def test_probes_of_more_values_than_a_hasher_has_are_refused():
 
 def test_the_probing_sequence_is_that_of_all_sets_sorted():
     scores = np.sort(RANDOM.random((4, 1)), axis=0) + np.array([[0.0, 2.0]])
-    found = probing_sequence(scores, 81)
+    result = probing_sequence(scores, 81)
     costs = [
         sum(scores[row, change - 1] for row, change in enumerate(one) if change)
-        for one in found.tolist()
+        for one in result.tolist()
     ]
-    assert len({tuple(one) for one in found.tolist()}) == 3**4
+    assert len({tuple(one) for one in result.tolist()}) == 3**4
     assert costs == pytest.approx(sorted(costs))
 
 
@@ -151,10 +151,10 @@ def test_the_parameter_rule_of_e2lsh():
     )
     assert round(near, 4) == 0.8005
     request = _Request(1, hasher, 0.6, 2.4, math.inf, 1)
-    told = {bands.rows: bands.number for bands in request.bands_for(1 - delta)}
-    for rows, number in told.items():
+    output = {bands.rows: bands.number for bands in request.bands_for(1 - delta)}
+    for rows, number in output.items():
         assert number == math.ceil(math.log(delta) / math.log(1 - near**rows))
-    assert {rows: told[rows] for rows in (8, 10, 16, 20)} == {8: 13, 10: 21, 16: 80, 20: 196}
+    assert {rows: output[rows] for rows in (8, 10, 16, 20)} == {8: 13, 10: 21, 16: 80, 20: 196}
 
     half = near**10
     failure = {m: (1 - half) ** m + m * half * (1 - half) ** (m - 1) for m in range(2, 100)}

@@ -28,10 +28,10 @@ def corpus(tmp_path, monkeypatch):
 
 
 def test_weights_are_those_that_python_learns(corpus):
-    told = fine("weights", corpus, "--text-field", "text", "-o", "w.json")
+    message = fine("weights", corpus, "--text-field", "text", "-o", "w.json")
     learnt = SimHash().learn_weights(COMMON)
     assert json.loads(Path("w.json").read_text()) == learnt.describe()
-    assert told == (
+    assert message == (
         f"w.json: weights of {len(learnt.weights.hashes)} pieces, learnt from 60 of 60 documents\n"
     )
     assert fine("weights", corpus, "--text-field", "text", "-q") == Path("w.json").read_text()
@@ -62,12 +62,12 @@ def test_a_document_has_the_features_of_all_its_fields(corpus):
 
 
 def test_a_sample_is_random_and_the_same_for_a_seed(corpus):
-    asked = ("weights", corpus, "--text-field", "text", "--sample", 10, "-q")
-    one, again, other = fine(*asked), fine(*asked), fine(*asked, "--seed", 1)
-    assert one == again != other
+    arguments = ("weights", corpus, "--text-field", "text", "--sample", 10, "-q")
+    single, again, other = fine(*arguments), fine(*arguments), fine(*arguments, "--seed", 1)
+    assert single == again != other
     first = SimHash().learn_weights(COMMON[:10])
-    assert json.loads(one) != first.describe()  # not the first rows
-    weights = json.loads(one)["parameters"]["weights"]
+    assert json.loads(single) != first.describe()  # not the first rows
+    weights = json.loads(single)["parameters"]["weights"]
     assert weights["other"] == first.weights.other == 1 + round(16 * np.log2(10))
 
 
@@ -87,9 +87,11 @@ def test_fingerprints_are_weighed_and_a_store_remembers(corpus, width):
     Path("w.json").unlink()
     with fpstore.open("w.fps") as store:
         assert store.fingerprinter == simhash.describe()
-    found = run("probe", "w.fps", "--radius", 0, "--input", corpus, *TEXT_AND_ID, "--json")
-    answers = [json.loads(line) for line in found.stdout.splitlines()]
-    assert [one["query_id"] in one["matches"][0]["ids"] for one in answers] == [True] * len(COMMON)
+    matches = run("probe", "w.fps", "--radius", 0, "--input", corpus, *TEXT_AND_ID, "--json")
+    answers = [json.loads(line) for line in matches.stdout.splitlines()]
+    assert [answer["query_id"] in answer["matches"][0]["ids"] for answer in answers] == [
+        True
+    ] * len(COMMON)
     shown = fine("stats", "w.fps")
     assert "weights={'hashes': '" in " ".join(shown.split())
     assert learnt.weights.to_json()["hashes"] not in shown
@@ -114,18 +116,18 @@ def test_dedup_and_compare_take_them(corpus):
         for a, b in (("red", "fox"), ("blue", "dog"), ("red", "fox!"))
     ]
     write(Path("m.jsonl"), {"text": menus})
-    found = json.loads(
+    answer = json.loads(
         fine("dedup", "m.jsonl", "c.jsonl", *TEXT_FIELD, "--weights", "w.json", "-r", 9, "--json")
     )
     expected = fpstore.dedup("m.jsonl", text="text", fingerprinter=learnt, radius=9)
-    assert found["kept"] == len(expected.kept) == 2
+    assert answer["kept"] == len(expected.kept) == 2
     for name, text in zip("ab", menus[:2], strict=True):
         Path(f"{name}.txt").write_text(text)
     compared = json.loads(fine("compare", "a.txt", "b.txt", "--weights", "w.json", "--json"))
     distance = (learnt.fingerprint(menus[0]) ^ learnt.fingerprint(menus[1])).bit_count()
     assert compared["distance"] == distance
     only_in_a = {
-        one["feature"]: one["weight_a"] for one in compared["differing"] if one["weight_a"]
+        item["feature"]: item["weight_a"] for item in compared["differing"] if item["weight_a"]
     }
     assert only_in_a == {"red": learnt.weights.other, "fox": learnt.weights.other}
 
@@ -133,11 +135,13 @@ def test_dedup_and_compare_take_them(corpus):
 def test_calibrate_compares_them(corpus):
     fine("weights", corpus, "--text-field", "text", "-o", "w.json", "-q")
     drawn = ("--sample", 40, "--copies", 10, "--change", "words=1")
-    asked = ("calibrate", corpus, *TEXT_FIELD, *drawn, "--json", "-q")
-    found = json.loads(fine(*asked, "--setting", "weights=w.json,width=128", "--setting", "size=1"))
-    names = {one["setting"] for one in found["settings"]}
+    arguments = ("calibrate", corpus, *TEXT_FIELD, *drawn, "--json", "-q")
+    answer = json.loads(
+        fine(*arguments, "--setting", "weights=w.json,width=128", "--setting", "size=1")
+    )
+    names = {item["setting"] for item in answer["settings"]}
     assert names == {"weights=w.json,width=128", "size=1"}
-    message = failure(*asked, "--setting", "weights=w.json,size=2", code=2)
+    message = failure(*arguments, "--setting", "weights=w.json,size=2", code=2)
     assert "has a file of weights, which sets size: leave it out" in message
 
 

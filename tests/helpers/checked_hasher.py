@@ -242,11 +242,11 @@ class _Checked:
                 "values depend on the order of the items",
             ),
             (
-                np.concatenate([hasher.sketches([one], count) for one in items]) == sketches,
+                np.concatenate([hasher.sketches([item], count) for item in items]) == sketches,
                 "values depend on the other items of a batch",
             ),
             (
-                np.concatenate([hasher.signatures([one]) for one in items]) == signatures,
+                np.concatenate([hasher.signatures([item]) for item in items]) == signatures,
                 "signatures depend on the other items of a batch",
             ),
             (
@@ -268,7 +268,7 @@ class _Checked:
         collisions = [hasher.law.collision(value) for value in nearest_first]
         shares = [hasher.law.differing(value) for value in nearest_first]
         self.need(
-            all(0 <= one <= 1 for one in collisions + shares),
+            all(0 <= share <= 1 for share in collisions + shares),
             "a probability is not between 0 and 1",
         )
         self.need(

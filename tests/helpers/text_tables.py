@@ -46,7 +46,7 @@ def write(path, columns):
 
 
 def ids_in(store):
-    return sorted(one for ids in pairs(store).values() for one in ids)
+    return sorted(document_id for ids in pairs(store).values() for document_id in ids)
 
 
 def pairs(store):

@@ -24,13 +24,13 @@ from fpstore.jobs.bands import BandKeys, connect_by_bands
 def sets_of_pairs(pairs, common, n):
     """Return pairs of sets of n features that have some in common."""
     sets = [[f"{pair}-{i}" for i in range(2 * n - common)] for pair in range(pairs)]
-    return [some[:n] for some in sets], [some[n - common :] for some in sets]
+    return [part[:n] for part in sets], [part[n - common :] for part in sets]
 
 
 def keys_of(maker, items):
-    found = maker.hashed(next(maker.batches(items)))
+    result = maker.hashed(next(maker.batches(items)))
     words = Width(maker.width).words
-    return found.rows[:, :words].reshape(len(items), words), found.rows[:, words:]
+    return result.rows[:, :words].reshape(len(items), words), result.rows[:, words:]
 
 
 @pytest.mark.sampled(1)
@@ -67,10 +67,10 @@ def test_planned_bands_are_the_longest_that_suffice():
     ):
         sizes = [(size, 256 // size) for size in range(1, 257)]
         longest = max(size for size, most in sizes if 1 - (1 - jaccard**size) ** most >= recall)
-        found = plan_bands(jaccard, recall)
-        assert found.size == longest
-        assert found.recall(jaccard) >= recall
-        assert found.number == 1 or Bands(found.number - 1, found.size).recall(jaccard) < recall
+        result = plan_bands(jaccard, recall)
+        assert result.size == longest
+        assert result.recall(jaccard) >= recall
+        assert result.number == 1 or Bands(result.number - 1, result.size).recall(jaccard) < recall
     assert plan_bands(0.01, 0.995) is None
     assert plan_bands(0, 0.5) is None
 
@@ -137,14 +137,14 @@ def test_fingerprints_with_one_hash_are_told_apart(monkeypatch):
 def test_an_array_that_does_not_fit_is_refused():
     sets = fpstore._kernel.Sets(3)
     rows, lims = np.arange(2, dtype=np.uint64), np.array([0, 2], np.uint64)
-    for some, members, bounds, error in (
+    for part, members, bounds, error in (
         (rows[:1], [0, 1], lims, ValueError),
         (rows, [0, 3], lims, IndexError),
         (rows, [0, 1], np.array([0, 3], np.uint64), ValueError),
         (rows, [0, 1], np.array([1, 0, 2], np.uint64), ValueError),
     ):
         with pytest.raises(error):
-            sets.link_groups(some, np.array(members, np.uint64), bounds, 3, 10)
+            sets.link_groups(part, np.array(members, np.uint64), bounds, 3, 10)
     with pytest.raises(IndexError):
         sets.least(np.array([0, 3], np.uint64))
     with pytest.raises(ValueError, match="bands of too many functions"):
@@ -160,9 +160,9 @@ def planted(path, pairs, rng, share):
         for n in range(pairs):
             words = [f"w{i}" for i in rng.integers(0, 5000, 200).tolist()]
             copy = [f"x{n}-{i}" if rng.random() < share else word for i, word in enumerate(words)]
-            for name, some in (("a", words), ("b", copy)):
+            for name, part in (("a", words), ("b", copy)):
                 file.write(
-                    json.dumps({"id": f"{name}{n}", "title": words[0], "text": " ".join(some)})
+                    json.dumps({"id": f"{name}{n}", "title": words[0], "text": " ".join(part)})
                     + "\n"
                 )
     return 2 * pairs
@@ -185,10 +185,10 @@ def test_dedup_finds_the_share_that_it_tells(tmp_path):
         tmp_path / "c.jsonl", text="text", id="id", threshold=0.7, radius=256, verify=True
     )
     expected = {frozenset(cluster) for cluster in exact.clusters}
-    found = {frozenset(cluster) for cluster in alike.clusters}
+    clusters = {frozenset(cluster) for cluster in alike.clusters}
     assert len(expected) > pairs // 3
-    assert found <= expected  # no pair is alike by the texts alone
-    assert len(found) >= 0.98 * len(expected) - 5 * math.sqrt(0.02 * len(expected))
+    assert clusters <= expected  # no pair is alike by the texts alone
+    assert len(clusters) >= 0.98 * len(expected) - 5 * math.sqrt(0.02 * len(expected))
 
 
 def test_many_rows_use_bands_and_a_note_states_the_law(tmp_path, monkeypatch, set_limits):
@@ -203,13 +203,13 @@ def test_many_rows_use_bands_and_a_note_states_the_law(tmp_path, monkeypatch, se
 
     for most, how in ((rows, "exact"), (rows // 2, "bands")):
         set_limits(exact_rows=most)
-        found, notes = told(f"{how}.jsonl")
-        assert (found["search"], found["radius"], found["removed"]) == (
+        outcome, notes = told(f"{how}.jsonl")
+        assert (outcome["search"], outcome["radius"], outcome["removed"]) == (
             how,
             {"exact": 50, "bands": 51}[how],
             40,
         )
-        assert found["recall"] > 0.98
+        assert outcome["recall"] > 0.98
     assert notes == (
         "fpstore: texts are compared if they share one of 29 bands of 5 minima: 98.2% of the "
         "pairs of similarity 0.7 are found\n"
@@ -218,8 +218,8 @@ def test_many_rows_use_bands_and_a_note_states_the_law(tmp_path, monkeypatch, se
     # as the radius is asked for
     assert told("exact.jsonl", "--radius", "30")[0]["search"] == "exact"
     assert told("narrow.jsonl", "--width", "32")[0]["search"] == "exact"
-    found, notes = told("fixed.jsonl", "--radius", "30", "--search", "bands")
-    assert (found["radius"], found["removed"]) == (30, 40)
+    outcome, notes = told("fixed.jsonl", "--radius", "30", "--search", "bands")
+    assert (outcome["radius"], outcome["removed"]) == (30, 40)
     assert told("titles.jsonl", "--text-field", "title", "--search", "bands")[0]["removed"] == 40
 
 

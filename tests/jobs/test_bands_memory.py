@@ -66,13 +66,13 @@ def test_groups_do_not_depend_on_pieces(set_limits, piece):
         "central": distances_to_majority(lambda here: of[here], members.lims),
     }
     whole = {
-        name: split_chains(members, lambda here: of[here], some, 1) for name, some in ranks.items()
+        name: split_chains(members, lambda here: of[here], part, 1) for name, part in ranks.items()
     }
     set_limits(grouped_members=piece)
     assert (distances_to_majority(lambda here: of[here], members.lims) == ranks["central"]).all()
-    for name, some in ranks.items():
-        found = split_chains(members, lambda here: of[here], some, 1)
-        assert found.lims.tolist() == whole[name].lims.tolist()
-        assert found.documents.tolist() == whole[name].documents.tolist()
-        leasts = np.minimum.reduceat(found.documents, found.lims[:-1])
+    for name, part in ranks.items():
+        result = split_chains(members, lambda here: of[here], part, 1)
+        assert result.lims.tolist() == whole[name].lims.tolist()
+        assert result.documents.tolist() == whole[name].documents.tolist()
+        leasts = np.minimum.reduceat(result.documents, result.lims[:-1])
         assert (leasts[1:] > leasts[:-1]).all()

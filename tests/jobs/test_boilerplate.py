@@ -114,19 +114,19 @@ def model(texts, unit, most):
 
 def wanted_pieces(texts, unit, most):
     """Return (first text, documents, occurrences, bytes) of each piece that goes."""
-    found = {}
+    collected = {}
     for number, text in enumerate(texts):
         for piece in cut(text, unit)[::2] if text else ():
-            found.setdefault(normal(piece), []).append((number, piece))
+            collected.setdefault(normal(piece), []).append((number, piece))
     return [
         (
-            some[0][1].strip(),
-            len({row for row, _ in some}),
-            len(some),
-            sum(len(piece.encode()) for _, piece in some),
+            part[0][1].strip(),
+            len({row for row, _ in part}),
+            len(part),
+            sum(len(piece.encode()) for _, piece in part),
         )
-        for key, some in found.items()
-        if key and len({row for row, _ in some}) > most
+        for key, part in collected.items()
+        if key and len({row for row, _ in part}) > most
     ]
 
 
@@ -152,13 +152,13 @@ def test_against_a_plain_model(tmp_path, set_limits, form, unit):
         folder = tmp_path / str(seed)
         folder.mkdir()
         how = {"unit": unit, "more_than": most, "text": form == "folder" or "text"}
-        found, rows = CHECKS[form](folder, texts, how)
-        assert found[:-2] == counts
-        assert sorted(zip(*pieces_of(found), strict=True)) == sorted(
+        result, rows = CHECKS[form](folder, texts, how)
+        assert result[:-2] == counts
+        assert sorted(zip(*pieces_of(result), strict=True)) == sorted(
             wanted_pieces(texts, unit, most)
         )
-        assert found.pieces.documents.tolist() == sorted(
-            found.pieces.documents.tolist(), reverse=True
+        assert result.pieces.documents.tolist() == sorted(
+            result.pieces.documents.tolist(), reverse=True
         )
         if rows is not None:
             assert rows == left
@@ -316,11 +316,11 @@ def test_counts_are_merged(set_limits):
     for _ in range(60):
         hashes = np.unique(rng.integers(0, 400, rng.integers(0, 50)).astype(np.uint64))
         counts.add(hashes)
-        for one in hashes.tolist():
-            model[one] = model.get(one, 0) + 1
+        for hash_value in hashes.tolist():
+            model[hash_value] = model.get(hash_value, 0) + 1
     for most in (0, 1, 3, 7):
         assert counts.more_frequent_than(most)[0].tolist() == sorted(
-            one for one, count in model.items() if count > most
+            hash_value for hash_value, count in model.items() if count > most
         )
 
 
@@ -350,7 +350,7 @@ def test_what_is_refused(tmp_path):
 
     with pytest.raises(InputError, match="changed while it was read"):
         fpstore.remove_boilerplate(many, tmp_path / "c.jsonl", text="text", progress=changes)
-    assert sorted(found.name for found in tmp_path.iterdir()) == [
+    assert sorted(item.name for item in tmp_path.iterdir()) == [
         "a.jsonl",
         "b.jsonl",
         "many.jsonl",

@@ -63,13 +63,13 @@ def test_design_of_too_many_lookups_is_refused_before_any_write(tmp_path, monkey
         rows = 1 << 34
         __iter__ = None
 
-    told = r"flip-1 needs .* look-ups in table 0 at radius 7; .* choose a design"
-    with pytest.raises(fpstore.InputError, match=told):
+    message = r"flip-1 needs .* look-ups in table 0 at radius 7; .* choose a design"
+    with pytest.raises(fpstore.InputError, match=message):
         fpstore.build(tmp_path / "s", Unread(), design="flip-1", radius=7)
     monkeypatch.setattr("fpstore.design.families.MAX_VARIANTS", 1000)
     monkeypatch.setattr("fpstore.building.generation_writer.TableWriter", None)
     _lookups.cache_clear()
-    with pytest.raises(fpstore.InputError, match=told):
+    with pytest.raises(fpstore.InputError, match=message):
         fpstore.build(
             tmp_path / "s", pieces(make_rows("random", 1 << 14)[0]), design="flip-1", radius=7
         )
@@ -80,12 +80,12 @@ def test_design_of_too_many_lookups_is_refused_before_any_write(tmp_path, monkey
 
 def test_readers_that_are_refused(tmp_path):
     path = tmp_path / "a.tsv"
-    for text, ids, told in (
+    for text, ids, message in (
         ("0x2a\n", [[1]], "ids come with the reader"),
         ("0x2a\nzz\n", None, f"{path}:2: "),
     ):
         path.write_text(text)
-        with pytest.raises(fpstore.InputError, match=told):
+        with pytest.raises(fpstore.InputError, match=message):
             fpstore.build(tmp_path / "s", open_reader(path), ids)
     assert listing(tmp_path) == ["a.tsv"]
 
@@ -124,17 +124,17 @@ def test_masked_values_are_refused(tmp_path):
     for wrap, array in itertools.product(
         (lambda a: a, Column, lambda a: [a]), (MASKED, RECORDS, RECORDS[:1])
     ):
-        some = [1, 2, 3][: len(array)]
+        part = [1, 2, 3][: len(array)]
         with fpstore.open(tmp_path / "t", "r+") as store:
             for call in (
                 lambda a: fpstore.build(tmp_path / "s", a),
-                lambda a, some=some: fpstore.build(tmp_path / "s", some, a),
+                lambda a, part=part: fpstore.build(tmp_path / "s", part, a),
                 store.probe_many,
                 store.ids_of,
                 lambda a, store=store: store.scan(a, 1),
                 store.insert,
-                lambda a, store=store, some=some: store.insert(some, a),
-                lambda a, store=store, some=some: store.probe_insert_many(a, some),
+                lambda a, store=store, part=part: store.insert(part, a),
+                lambda a, store=store, part=part: store.probe_insert_many(a, part),
                 lambda a, store=store: store.delete(fingerprints=a),
                 lambda a, store=store: store.delete(ids=a),
             ):

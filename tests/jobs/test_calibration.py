@@ -41,9 +41,9 @@ def test_resembling_pairs_are_those_of_brute_force():
     pairs = [(a, b) for a, b in combinations(range(len(texts)), 2) if sets[a] and sets[b]]
     true = {(a, b): len(sets[a] & sets[b]) / len(sets[a] | sets[b]) for a, b in pairs}
     for least in (0.3, 0.5, 0.9, 1.0):
-        found = set(map(tuple, resembling_pairs(texts, least).T.tolist()))
-        assert found == {pair for pair, share in true.items() if share >= least}
-        assert found
+        result = set(map(tuple, resembling_pairs(texts, least).T.tolist()))
+        assert result == {pair for pair, share in true.items() if share >= least}
+        assert result
     places = np.array([*true]).T
     assert shingle_sets(texts, CHARACTERS).similarities(*places).tolist() == pytest.approx(
         [*true.values()]
@@ -106,7 +106,7 @@ def test_distances_are_those_of_brute_force(maker):
     result = calibrate(
         table, text="text", settings=[maker], changes=["words=1", "truncate=0.4"], seed=3, threads=1
     )
-    (one,) = result.suggestions
+    (single,) = result.suggestions
     sample = result.sample
     items, strangers = sample.items, sample.strangers.tolist()
     assert (sample.documents, sample.empty, strangers, len(items)) == (14, 2, [*range(14)], 42)
@@ -116,12 +116,14 @@ def test_distances_are_those_of_brute_force(maker):
             assert items[other] == TextChange.parse(name).copy(Material(items[:14]), place, 3)
             bits.append(apart(maker, items[place], items[other]))
         counts = np.bincount(bits, minlength=maker.width + 1)
-        assert one.measured.copies[name].counts.tolist() == counts.tolist()
+        assert single.measured.copies[name].counts.tolist() == counts.tolist()
     bits = [apart(maker, a, b) for a, b in combinations(items[:14], 2)]
     counts = np.bincount(bits, minlength=maker.width + 1)
-    assert one.measured.strangers.counts.tolist() == counts.tolist()
-    assert one.recall == Rate(int(one.measured.all_copies.counts[: one.radius + 1].sum()), 28)
-    assert one.strangers == Rate(0, 91)
+    assert single.measured.strangers.counts.tolist() == counts.tolist()
+    assert single.recall == Rate(
+        int(single.measured.all_copies.counts[: single.radius + 1].sum()), 28
+    )
+    assert single.strangers == Rate(0, 91)
 
 
 @pytest.mark.parametrize(
@@ -145,16 +147,16 @@ def test_what_is_removed_is_what_dedup_removes(setting, group):
             most_wrong=1,
             threads=1,
         )
-        (one,) = result.suggestions
-        assert (result.sample.grouped, one.removed.total, len(result.sample.strangers) < 40) == (
+        (single,) = result.suggestions
+        assert (result.sample.grouped, single.removed.total, len(result.sample.strangers) < 40) == (
             130,
             130,
             True,
         )
-        assert radius in (None, one.radius)
-        count, wrong = removed_by_dedup(table, one, group)
-        assert (one.removed.count, one.wrong) == (count, Rate(wrong, count))
-        shares.add(one.wrong)
+        assert radius in (None, single.radius)
+        count, wrong = removed_by_dedup(table, single, group)
+        assert (single.removed.count, single.wrong) == (count, Rate(wrong, count))
+        shares.add(single.wrong)
     assert len(shares) > 2
 
 
@@ -164,9 +166,9 @@ def test_what_is_removed_is_what_dedup_removes(setting, group):
 def test_what_is_removed_by_32_bits_is_what_dedup_removes(setting):
     table = pa.table({"text": templated(90, 1)})
     result = calibrate(table, text="text", settings=[setting], changes=["words=2"], threads=1)
-    (one,) = result.suggestions
-    count, wrong = removed_by_dedup(table, one, "greedy")
-    assert (one.removed.count, one.wrong) == (count, Rate(wrong, count))
+    (single,) = result.suggestions
+    count, wrong = removed_by_dedup(table, single, "greedy")
+    assert (single.removed.count, single.wrong) == (count, Rate(wrong, count))
     assert count > 10
 
 
@@ -183,15 +185,17 @@ def test_no_suggestion_removes_more_wrongly_than_allowed():
             most_wrong=most,
             threads=1,
         )
-        fits = {one.measured.setting.name: one.fits for one in result.suggestions}
+        fits = {
+            suggestion.measured.setting.name: suggestion.fits for suggestion in result.suggestions
+        }
         assert [*fits.values()] == sorted(fits.values(), reverse=True)
-        for one in result.suggestions:
-            count, wrong = removed_by_dedup(table, one, "greedy")
-            assert (one.removed.count, one.wrong.count) == (count, wrong)
-            assert one.fits == (wrong <= most * count)
+        for suggestion in result.suggestions:
+            count, wrong = removed_by_dedup(table, suggestion, "greedy")
+            assert (suggestion.removed.count, suggestion.wrong.count) == (count, wrong)
+            assert suggestion.fits == (wrong <= most * count)
         assert [fits[name] for name in wide] == [most == 1] * 2
         assert all(fits[name] for name in others)
-        best = max(one.recall.value for one in result.suggestions if one.fits)
+        best = max(suggestion.recall.value for suggestion in result.suggestions if suggestion.fits)
         first = result.suggestions[0]
         assert first.recall.interval[0] <= best <= first.recall.interval[1]
         assert first.measured.setting.fingerprinter.name == "minhash"
@@ -200,11 +204,15 @@ def test_no_suggestion_removes_more_wrongly_than_allowed():
 def test_the_threshold_of_a_radius_gives_it_again():
     table = pa.table({"text": texts_of(20)})
     result = calibrate(table, text="text", changes=["words=2"], threads=1)
-    for one in result.suggestions:
-        maker = one.measured.setting.fingerprinter
-        assert (one.threshold is None) == (not isinstance(maker, MinHash))
-        if one.threshold is not None:
-            assert maker.radius(one.threshold) <= one.radius < maker.radius(one.threshold - 0.01)
+    for suggestion in result.suggestions:
+        maker = suggestion.measured.setting.fingerprinter
+        assert (suggestion.threshold is None) == (not isinstance(maker, MinHash))
+        if suggestion.threshold is not None:
+            assert (
+                maker.radius(suggestion.threshold)
+                <= suggestion.radius
+                < maker.radius(suggestion.threshold - 0.01)
+            )
 
 
 def test_a_sample_is_random_and_the_same_again(monkeypatch):
@@ -224,11 +232,11 @@ def test_a_sample_is_random_and_the_same_again(monkeypatch):
         assert (drawn.documents, drawn.empty) == (200, 3)
         return drawn, [drawn.items[place] for place in drawn.strangers]
 
-    (one, first), (_, again), (_, other) = sampled(50, 1), sampled(50, 1), sampled(50, 2)
+    (single, first), (_, again), (_, other) = sampled(50, 1), sampled(50, 1), sampled(50, 2)
     assert first == again != other
     texts_in_order = table["text"].to_pylist()
     assert [text for text in texts_in_order if text in set(first)] == first
-    assert (len(first), one.grouped) == (50, 200)
+    assert (len(first), single.grouped) == (50, 200)
     monkeypatch.setattr(texts, "MOST_CHARS", sum(map(len, filter(None, texts_in_order))) // 2)
     assert 80 < sampled(50, 1)[0].grouped < 120
     long = calibrate(
@@ -268,8 +276,8 @@ def test_near_duplicates_of_the_corpus_are_no_strangers():
     assert (twice.documents, len(twice.strangers), twice.alike) == (60, 30, 30)
     assert twice.items == [*each, *clean.items]
     assert twice.strangers.tolist() == clean.strangers.tolist()
-    (one,) = results[1].suggestions
-    assert (one.removed, one.wrong) == (Rate(30, 60), Rate(0, 30))
+    (single,) = results[1].suggestions
+    assert (single.removed, single.wrong) == (Rate(30, 60), Rate(0, 30))
     with pytest.raises(InputError, match="all 2 items of the sample resemble each other"):
         calibrate(pa.table({"text": [each[0], each[0] + " more"]}), text="text")
 
@@ -278,7 +286,7 @@ def test_settings_are_lists_of_parameters_or_fingerprinters():
     table = pa.table({"text": texts_of(10)})
     made = [SimHash(size=1), "size=2,case=keep"]
     result = calibrate(table, text="text", settings=made, threads=1)
-    listed, named = sorted(one.measured.setting.name for one in result.suggestions)
+    listed, named = sorted(suggestion.measured.setting.name for suggestion in result.suggestions)
     assert (listed.startswith("simhash shingle=auto, size=1"), named) == (True, "size=2,case=keep")
     assert parse_setting("size=2,case=keep").fingerprinter == SimHash(size=2, case="keep")
     minhash = parse_setting("method=minhash,threshold=0.7")
@@ -302,14 +310,14 @@ def test_a_reservoir_has_the_things_of_the_least_numbers():
             )
             assert chosen == sorted(chosen)
             assert min(size, place + 1) <= len(chosen) <= most
-            assert len(chosen) <= size or sum(weights[one] for one in chosen) <= limit
+            assert len(chosen) <= size or sum(weights[item] for item in chosen) <= limit
             assert [chosen[at] for at in held.part()] == sorted(
                 sorted(range(place + 1), key=words.__getitem__)[:size]
             )
 
 
 def test_what_cannot_be_measured_is_refused():
-    for text, told in (
+    for text, message in (
         ("", "parameters are shingle, size"),
         ("sise=1", "parameters are"),
         ("size", "parameters are"),
@@ -325,9 +333,9 @@ def test_what_cannot_be_measured_is_refused():
         ("shingle=bytes", "shingle must"),
         ("size=x", "size must"),
     ):
-        with pytest.raises(InputError, match=told):
+        with pytest.raises(InputError, match=message):
             parse_setting(text)
-    for each, told in (
+    for each, message in (
         ([], "at least 2 with text are needed, got 0"),
         (["one text"], "got 1"),
         ([None, " ", "one text"], "got 1"),
@@ -336,9 +344,9 @@ def test_what_cannot_be_measured_is_refused():
         (["?!?!?!?!", "!?!?!?!?!?", "\u2014 \u2014"], "no document|resemble"),
     ):
         table = pa.table({"text": pa.array(each, "string")})
-        with pytest.raises(InputError, match=told):
+        with pytest.raises(InputError, match=message):
             calibrate(table, text="text", settings=["shingle=words"], changes=["words=1"])
-    for arguments, told in (
+    for arguments, message in (
         ({"sample": 1}, "sample must be"),
         ({"copies": 0}, "copies must be"),
         ({"resemblance": 0}, "resemblance must be"),
@@ -352,5 +360,5 @@ def test_what_cannot_be_measured_is_refused():
         ({"changes": ["x=1"]}, "a change is one"),
         ({"settings": [ImageHash()]}, "a fingerprinter of texts"),
     ):
-        with pytest.raises(InputError, match=told):
+        with pytest.raises(InputError, match=message):
             calibrate(pa.table({"text": texts_of(4)}), **{"text": "text", **arguments})

@@ -31,10 +31,10 @@ def distances_of(bits):
 def components(bits, radius):
     """Return the components of two or more rows, as sets of their numbers, by SciPy."""
     _, labels = connected_components(csr_array(distances_of(bits) <= radius), directed=False)
-    found = {}
+    collected = {}
     for row, label in enumerate(labels.tolist()):
-        found.setdefault(label, set()).add(row)
-    return {frozenset(rows) for rows in found.values() if len(rows) > 1}
+        collected.setdefault(label, set()).add(row)
+    return {frozenset(rows) for rows in collected.values() if len(rows) > 1}
 
 
 def uniform(width, count, rng):
@@ -111,9 +111,9 @@ def test_clusters_are_the_connected_components(tmp_path, set_limits, width, shap
         wanted = components(bits, radius)
         assert wanted
         with fpstore.build(tmp_path / f"s{radius}", rows, width=width, radius=1) as store:
-            for found in (store.clusters(radius), store.clusters(radius, threads=2)):
-                assert {frozenset(members) for members in found} == wanted
-                assert found.lims[-1] == sum(map(len, wanted))
+            for item in (store.clusters(radius), store.clusters(radius, threads=2)):
+                assert {frozenset(members) for members in item} == wanted
+                assert item.lims[-1] == sum(map(len, wanted))
             distinct = next(store.snapshot().fingerprints())
         sets = connect_rows(
             distinct, join_design(distinct, radius, Width(width)), Resources(1 << 12, 2)
@@ -176,11 +176,11 @@ def test_orders_and_lists_are_those_of_numpy(rng):
         rng.integers(0, 2**64, 50, np.uint64),
         rng.choice([-np.inf, -0.0, 0.0, 2.0], 50),
     ):
-        for some in (values[:0], values[:1], values):
-            order = arrays.stable_order(some)
-            assert order.tolist() == np.argsort(some, kind="stable").tolist(), some.dtype
-            ascending = some[order]
-            first = np.append(True, ascending[1:] != ascending[:-1])[: len(some)]
+        for part in (values[:0], values[:1], values):
+            order = arrays.stable_order(part)
+            assert order.tolist() == np.argsort(part, kind="stable").tolist(), part.dtype
+            ascending = part[order]
+            first = np.append(True, ascending[1:] != ascending[:-1])[: len(part)]
             assert arrays.is_run_start(ascending).tolist() == first.tolist()
     # NumPy adds unsigned and signed numbers as floats, which have 53 bits.
     assert list_lims(np.array([1 << 60, 1], np.uint64)).tolist() == [0, 1 << 60, (1 << 60) + 1]

@@ -37,12 +37,12 @@ def texts(rng, count, longest=40):
     """Return texts of few words, some of which are parts of others."""
     words, made = [f"W{n}" for n in range(60)] + MARKED, []
     for _ in range(count):
-        some = rng.choices(words, k=rng.randrange(longest))
+        part = rng.choices(words, k=rng.randrange(longest))
         if made and rng.random() < 0.5:
             other = rng.choice(made).split()
             at = rng.randrange(len(other) + 1)
-            some[rng.randrange(len(some) + 1) :] = other[at : at + rng.randrange(1, 30)]
-        made.append(rng.choice([" ", "\n", ", "]).join(some))
+            part[rng.randrange(len(part) + 1) :] = other[at : at + rng.randrange(1, 30)]
+        made.append(rng.choice([" ", "\n", ", "]).join(part))
     return [*made, "", "\u200b"]
 
 
@@ -53,14 +53,14 @@ def ngrams(text, n):
 def expected(corpus, benchmark, n, least=1, share=0.0, common=None):
     """Return (row, row of the benchmark, shared n-grams, share) of each hit."""
     ours, theirs = [ngrams(text, n) for text in corpus], [ngrams(text, n) for text in benchmark]
-    rows = Counter(ngram for some in ours for ngram in some)
-    found = []
-    for row, some in enumerate(ours):
+    rows = Counter(ngram for our in ours for ngram in our)
+    collected = []
+    for row, our in enumerate(ours):
         for other, those in enumerate(theirs):
-            shared = sum(common is None or rows[ngram] <= common for ngram in some & those)
+            shared = sum(common is None or rows[ngram] <= common for ngram in our & those)
             if shared >= least and shared / len(those) >= share:
-                found.append((row, other, shared, round(shared / len(those), 6)))
-    return found
+                collected.append((row, other, shared, round(shared / len(those), 6)))
+    return collected
 
 
 def shown(found):
@@ -150,7 +150,7 @@ def test_a_word_is_a_run_of_letters_and_digits():
     assert result.kept.index.tolist() == kept
     assert 0 < len(kept) < 300
     assert (result.short, result.benchmarks[0].short) == tuple(
-        sum(len(words) < 4 for words in some) for some in (corpus, benchmark)
+        sum(len(words) < 4 for words in part) for part in (corpus, benchmark)
     )
 
 
@@ -162,24 +162,24 @@ def test_quarters_of_texts_are_found(tmp_path, monkeypatch):
     corpus = [rng.choices(words, k=rng.randrange(100, 400)) for _ in range(1000)]
     benchmark = [rng.choices(words, k=rng.randrange(60, 200)) for _ in range(250)]
     planted = rng.sample(range(1000), 250)
-    for row, asked in zip(planted, benchmark, strict=True):
-        size, place = len(asked) // 4 + 1, rng.randrange(90)
-        at = rng.randrange(len(asked) - size)
-        corpus[row][place:place] = asked[at : at + size]
-    table = pa.table({"text": [" ".join(some) for some in corpus], "n": range(1000)})
+    for row, query in zip(planted, benchmark, strict=True):
+        size, place = len(query) // 4 + 1, rng.randrange(90)
+        at = rng.randrange(len(query) - size)
+        corpus[row][place:place] = query[at : at + size]
+    table = pa.table({"text": [" ".join(part) for part in corpus], "n": range(1000)})
     pq.write_table(table, "c.parquet", row_group_size=300)
     lines = [
-        json.dumps({"q": ". ".join(some).title(), "key": f"k{n}"})
-        for n, some in enumerate(benchmark)
+        json.dumps({"q": ". ".join(part).title(), "key": f"k{n}"})
+        for n, part in enumerate(benchmark)
     ]
     Path("b.jsonl").write_text("\n".join(lines[:100]))
     Path("b.csv").write_text(
         "key,q\n" + "".join(f"k{n},{' '.join(benchmark[n])}\n" for n in range(100, 250))
     )
-    given = ["c.parquet", "b.jsonl", "b.csv", "--text-field", "text", "--benchmark-field", "q"]
-    given += ["--benchmark-id-field", "key"]
+    arguments = ["c.parquet", "b.jsonl", "b.csv", "--text-field", "text", "--benchmark-field", "q"]
+    arguments += ["--benchmark-id-field", "key"]
     said = json.loads(
-        fine("decontaminate", *given, "-o", "o.parquet", "--hits", "h.jsonl", "--json")
+        fine("decontaminate", *arguments, "-o", "o.parquet", "--hits", "h.jsonl", "--json")
     )
     kept = pq.read_table("o.parquet")
     assert kept["n"].to_pylist() == sorted(set(range(1000)) - set(planted))
@@ -195,12 +195,12 @@ def test_quarters_of_texts_are_found(tmp_path, monkeypatch):
     assert [
         said[name] for name in ("rows", "removed", "kept", "hits", "short", "not_compared")
     ] == [1000, 250, 750, 250, 0, 0]
-    assert [(one["name"], one["rows"], one["hit"]) for one in said["benchmarks"]] == [
+    assert [(item["name"], item["rows"], item["hit"]) for item in said["benchmarks"]] == [
         ("b.jsonl", 100, 100),
         ("b.csv", 150, 150),
     ]
-    assert "exists: --force replaces it" in failure("decontaminate", *given, "-o", "o.parquet")
-    assert "250  25.0%; --output writes the other rows" in fine("decontaminate", *given)
+    assert "exists: --force replaces it" in failure("decontaminate", *arguments, "-o", "o.parquet")
+    assert "250  25.0%; --output writes the other rows" in fine("decontaminate", *arguments)
 
 
 def test_rows_with_common_ngrams_alone_are_noted(tmp_path, monkeypatch):
@@ -208,21 +208,21 @@ def test_rows_with_common_ngrams_alone_are_noted(tmp_path, monkeypatch):
     rng = random.Random(4)
     corpus = [" ".join(rng.choices("abcdefgh", k=rng.randrange(2, 9))) for _ in range(200)]
     benchmark = rng.sample(corpus, 20) + [" ".join(rng.choices("abcdefgh", k=4)) for _ in range(30)]
-    for name, some in (("c.jsonl", corpus), ("b.jsonl", benchmark)):
-        Path(name).write_text(json_lines({"t": text} for text in some))
+    for name, part in (("c.jsonl", corpus), ("b.jsonl", benchmark)):
+        Path(name).write_text(json_lines({"t": text} for text in part))
     known = {ngram for text in benchmark for ngram in ngrams(text, 2)}
     rows = Counter(ngram for text in corpus for ngram in ngrams(text, 2))
     shared = [ngrams(text, 2) & known for text in corpus]
-    alone = sum(bool(some) and all(rows[ngram] > 10 for ngram in some) for some in shared)
-    given = ["decontaminate", "c.jsonl", "b.jsonl", "--text-field", "t", "--ngram", 2]
+    alone = sum(bool(part) and all(rows[ngram] > 10 for ngram in part) for part in shared)
+    arguments = ["decontaminate", "c.jsonl", "b.jsonl", "--text-field", "t", "--ngram", 2]
     assert 0 < alone < sum(map(bool, shared))
     assert (
         f"fpstore: {alone} rows hit only by n-grams that more than 10 rows have"
-        in run(*given).stderr
+        in run(*arguments).stderr
     )
-    left = run(*given, "--ignore-common", 10, "--json")
+    left = run(*arguments, "--ignore-common", 10, "--json")
     assert (json.loads(left.stdout)["hits"], left.stderr) == (sum(map(bool, shared)) - alone, "")
-    assert run(*given, "--min-ngrams", 2).stderr == run(*given, "--quiet").stderr == ""
+    assert run(*arguments, "--min-ngrams", 2).stderr == run(*arguments, "--quiet").stderr == ""
 
 
 def test_rows_of_several_columns_and_files_are_one_text(tmp_path, monkeypatch):
@@ -273,10 +273,10 @@ def test_pages_are_compared_by_their_main_texts():
             ]
         }
     )
-    asked = pa.table({"t": ["a story of words about a"]})
-    assert fpstore.decontaminate(corpus, asked, text="t", ngram=6).hits.rows.tolist() == [0, 1]
+    queries = pa.table({"t": ["a story of words about a"]})
+    assert fpstore.decontaminate(corpus, queries, text="t", ngram=6).hits.rows.tolist() == [0, 1]
     assert fpstore.decontaminate(
-        corpus, asked, text="t", ngram=6, html=True
+        corpus, queries, text="t", ngram=6, html=True
     ).hits.rows.tolist() == [0]
 
 
@@ -301,7 +301,7 @@ def test_near_duplicates_are_hits_too(bounds, set_limits):
     )
     radius, wanted = maker.radius(0.6), {}
     (ours, known), (theirs, known_there) = (
-        maker.fingerprints([t or "" for t in some], empty="mask") for some in (corpus, benchmark)
+        maker.fingerprints([t or "" for t in part], empty="mask") for part in (corpus, benchmark)
     )
     distances = np.bitwise_count(ours[:, None] ^ theirs).sum(2)
     by_ngrams = {(row, other): shared for row, other, shared, _ in expected(corpus, benchmark, 13)}
@@ -400,7 +400,7 @@ def test_what_is_refused(tmp_path, monkeypatch):
     Path("empty.jsonl").write_text("")
     Path("null.jsonl").write_text('{"t": null}\n{"t": " "}\n')
     Path("link.jsonl").hardlink_to("c.jsonl")
-    for given, message in {
+    for value, message in {
         ("c.jsonl", "c.jsonl"): "c.jsonl: is in the corpus and in the benchmark",
         ("c.jsonl", ("b.jsonl", "link.jsonl")): "link.jsonl: is in the corpus and in the benchmark",
         ("c.jsonl", "empty.jsonl"): "empty.jsonl: no rows to decontaminate against",
@@ -413,7 +413,7 @@ def test_what_is_refused(tmp_path, monkeypatch):
         ("c.jsonl", 7): "a benchmark is a path, several paths, or a table",
     }.items():
         with pytest.raises(InputError) as caught:
-            fpstore.decontaminate(given[0], given[1], text="t")
+            fpstore.decontaminate(value[0], value[1], text="t")
         assert message in str(caught.value)
     Path("link.jsonl").unlink()
     for wrong, message in [

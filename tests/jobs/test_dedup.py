@@ -75,7 +75,7 @@ def expected(values, width, radius, keep="first", ids=None, scores=None):
                 sum(values[row] >> bit & 1 for row in members) * 2 > len(members)
                 for bit in range(width)
             ]
-            majority = sum(1 << bit for bit, one in enumerate(bits) if one)
+            majority = sum(1 << bit for bit, item in enumerate(bits) if item)
             best = min(members, key=lambda row: ((values[row] ^ majority).bit_count(), row))
         else:
             best = members[0]
@@ -157,10 +157,19 @@ def test_what_was_removed_and_why(tmp_path, monkeypatch, set_limits, group):
     digits = Width(64).texts(np.array(values, np.uint64))
     lines = [json.dumps({"h": text, "id": f"n{row}"}) for row, text in enumerate(digits)]
     Path("c.jsonl").write_text("\n".join([*lines, '{"h": null, "id": "x"}', ""]))
-    given = ["c.jsonl", "o.jsonl", "--fingerprint-field", "h", "--id-field", "id", "--radius", "4"]
-    given += ["--group", group]
+    arguments = [
+        "c.jsonl",
+        "o.jsonl",
+        "--fingerprint-field",
+        "h",
+        "--id-field",
+        "id",
+        "--radius",
+        "4",
+    ]
+    arguments += ["--group", group]
     lists = ("--removed", "r.tsv", "--clusters", "c.tsv", "--keep", "smallest", "--quiet")
-    fine("dedup", *given, *lists)
+    fine("dedup", *arguments, *lists)
     result = fpstore.dedup(
         "c.jsonl", fingerprint="h", id="id", radius=4, group=group, keep="smallest"
     )
@@ -192,7 +201,7 @@ def test_what_was_removed_and_why(tmp_path, monkeypatch, set_limits, group):
         }
         for a, b, c, d, e, f in rows
     ]
-    fine("dedup", *given, "--removed", "r.parquet", "--quiet", "--force")
+    fine("dedup", *arguments, "--removed", "r.parquet", "--quiet", "--force")
     columns = ["row", "id", "kept_row", "kept", "cluster", "distance"]
     assert pq.read_table("r.parquet").column_names == columns
     for wrong, code, message in (
@@ -207,9 +216,9 @@ def test_what_was_removed_and_why(tmp_path, monkeypatch, set_limits, group):
             "r.tsv: two lists have this name",
         ),
     ):
-        assert message in failure("dedup", *given, *wrong, code=code)
+        assert message in failure("dedup", *arguments, *wrong, code=code)
     assert "r.tsv exists: --force replaces it" in failure(
-        "dedup", "c.jsonl", "new.jsonl", *given[2:], "--removed", "r.tsv"
+        "dedup", "c.jsonl", "new.jsonl", *arguments[2:], "--removed", "r.tsv"
     )
     assert not Path("new.jsonl").exists()
     assert (
@@ -362,9 +371,9 @@ def test_tables_in_memory(tmp_path):
     table = pa.table(
         {"hash": pa.array([7, 1 << 63, 5, 1 << 63], pa.uint64()), "name": ["a", "b", "c", "d"]}
     )
-    for given in (table, table.to_reader(), table.to_pandas(), pl.from_arrow(table)):
+    for value in (table, table.to_reader(), table.to_pandas(), pl.from_arrow(table)):
         result = fpstore.dedup(
-            given,
+            value,
             tmp_path / "clean.parquet",
             fingerprint="hash",
             id="name",
@@ -373,14 +382,14 @@ def test_tables_in_memory(tmp_path):
         )
         assert list(result.clusters) == [["a", "c"], ["b", "d"]]
         assert type(result.kept) is (
-            pa.Table if isinstance(given, pa.RecordBatchReader) else type(given)
+            pa.Table if isinstance(value, pa.RecordBatchReader) else type(value)
         )
         kept = result.kept["name"]
         assert (kept.to_pylist() if isinstance(kept, pa.ChunkedArray) else list(kept)) == ["a", "b"]
         assert pq.read_table(tmp_path / "clean.parquet").column("name").to_pylist() == ["a", "b"]
     texts = {"text": ["a b c d", "A b c d!", "x y z", None], "id": ["p", "q", "r", "s"]}
-    for given in (pd.DataFrame(texts), pl.DataFrame(texts)):
-        result = fpstore.dedup(given, text="text", id="id")
+    for value in (pd.DataFrame(texts), pl.DataFrame(texts)):
+        result = fpstore.dedup(value, text="text", id="id")
         assert (list(result.clusters), result.not_compared, list(result.kept["id"])) == (
             [["p", "q"]],
             1,
@@ -397,9 +406,9 @@ def test_lazy_frames_and_relations(tmp_path):
         relation = connection.sql(
             f"select text, n from '{tmp_path}/a.parquet' where n <> 2 order by n"
         )
-        for given, kind in ((lazy, pl.DataFrame), (relation, pa.Table)):
+        for value, kind in ((lazy, pl.DataFrame), (relation, pa.Table)):
             result = fpstore.dedup(
-                given, tmp_path / "b.parquet", text="text", id="n", overwrite=True
+                value, tmp_path / "b.parquet", text="text", id="n", overwrite=True
             )
             assert (list(result.clusters), result.not_compared) == ([[1, 3]], 1)
             assert type(result.kept) is kind
@@ -407,7 +416,7 @@ def test_lazy_frames_and_relations(tmp_path):
             written = pq.read_table(tmp_path / "b.parquet").to_pydict()
             assert written == {"text": ["a b c d", None], "n": [1, 4]}
             with fpstore.build(
-                tmp_path / "s", TextReader(given, SimHash(), text="text", id="n"), overwrite=True
+                tmp_path / "s", TextReader(value, SimHash(), text="text", id="n"), overwrite=True
             ) as store:
                 assert [n in store.ids for n in range(1, 5)] == [True, False, True, False]
 

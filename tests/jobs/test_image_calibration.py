@@ -63,15 +63,15 @@ def test_distances_are_those_of_brute_force(photos):
     paths = [str(path.relative_to(photos.parent)) for path in sorted(photos.iterdir())]
     pictures = {path: upright(Path(path)) for path in paths}
     for copies, seed in ((300, 0), (3, 5)):
-        found = found_by(photos, copies=copies, seed=seed)
-        items = found.sample.items
+        result = found_by(photos, copies=copies, seed=seed)
+        items = result.sample.items
         assert items[:COUNT] == [(path, None) for path in paths]
-        for suggestion in found.suggestions:
+        for suggestion in result.suggestions:
             hasher, measured = suggestion.measured.setting.fingerprinter, suggestion.measured
             numbers = {path: hasher.fingerprint(path) for path in paths}
             for change in map(ImageChange.parse, CHANGES):
                 apart = []
-                for place, other in found.sample.copies[change.name].T.tolist():
+                for place, other in result.sample.copies[change.name].T.tolist():
                     path = items[place][0]
                     assert items[other] == (path, change.name)
                     apart.append(
@@ -90,11 +90,11 @@ def test_distances_are_those_of_brute_force(photos):
                 measured.strangers.counts.tolist()
                 == np.bincount(apart, minlength=hasher.width + 1).tolist()
             )
-        assert found.to_dict()["items"] == "pictures"
-        assert found_by(photos, copies=copies, seed=seed, threads=3).to_dict() == found.to_dict()
-    names = list(found.suggestions[0].measured.copies)
+        assert result.to_dict()["items"] == "pictures"
+        assert found_by(photos, copies=copies, seed=seed, threads=3).to_dict() == result.to_dict()
+    names = list(result.suggestions[0].measured.copies)
     assert names == ["resize=0.5", "crop=0.05", "grey"]
-    assert found_by(photos, copies=3, seed=5, changes=names).to_dict() == found.to_dict()
+    assert found_by(photos, copies=3, seed=5, changes=names).to_dict() == result.to_dict()
     taken = [
         [path for path, _ in found_by(photos, sample=3, seed=seed).sample.items[:3]]
         for seed in (1, 1, 2, 3)
@@ -113,16 +113,16 @@ def test_copies_in_the_folder_do_not_change_what_is_suggested(photos):
         (photos / f"dark-{seed}.png").write_bytes(
             encoded(ImageChange.parse("brightness=0.8").copy(original))
         )
-    found = found_by(photos)
-    sample = found.sample
+    result = found_by(photos)
+    sample = result.sample
     assert (sample.documents, len(sample.strangers), sample.alike) == (COUNT + 6, COUNT, 6)
     strangers = [sample.items[place] for place in sample.strangers]
     assert strangers == clean.sample.items[:COUNT]
     expected = clean.to_dict()["settings"]
-    assert [(one["setting"], one["by_distance"]) for one in found.to_dict()["settings"]] == [
-        (one["setting"], one["by_distance"]) for one in expected
+    assert [(item["setting"], item["by_distance"]) for item in result.to_dict()["settings"]] == [
+        (item["setting"], item["by_distance"]) for item in expected
     ]
-    assert found.to_dict()["left_out"] == 6
+    assert result.to_dict()["left_out"] == 6
     printed = fine("calibrate", "photos", "--image", *QUICK, *WAYS)
     assert ["near-duplicates of these", "6"] in [
         line.rsplit(maxsplit=1) for line in printed.splitlines()
@@ -139,11 +139,11 @@ def test_what_is_left_out_or_made_smaller_is_counted(photos):
     (photos / "empty.png").write_bytes(b"")
     (photos / "notes.txt").write_text("no picture")
     (photos / "large.png").write_bytes(encoded(scene(31, (LARGEST + 1, 40))))
-    told = []
-    found = found_by(photos, on_notice=lambda path, why: told.append((path.name, why)))
-    assert (found.sample.documents, found.sample.empty) == (COUNT + 1, 1)
-    assert ("photos/large.png", None) in found.sample.items
-    assert told == [
+    notices = []
+    result = found_by(photos, on_notice=lambda path, why: notices.append((path.name, why)))
+    assert (result.sample.documents, result.sample.empty) == (COUNT + 1, 1)
+    assert ("photos/large.png", None) in result.sample.items
+    assert notices == [
         ("empty.png", "broken"),
         ("notes.txt", "other"),
         ("blank.png", "blank"),
@@ -162,15 +162,15 @@ def test_what_is_left_out_or_made_smaller_is_counted(photos):
 
 def test_pictures_that_pdq_refuses_are_missed(photos):
     (photos / "dull.png").write_bytes(encoded(scene(8).filter(ImageFilter.GaussianBlur(40))))
-    (one,) = found_by(photos, settings=["method=pdq"]).suggestions
+    (single,) = found_by(photos, settings=["method=pdq"]).suggestions
     assert ImageHash(method="pdq").is_empty(photos / "dull.png")
-    assert one.measured.copies["resize=0.5"].missed >= 1
-    assert one.measured.strangers.within(256).total <= COUNT * (COUNT - 1) // 2
+    assert single.measured.copies["resize=0.5"].missed >= 1
+    assert single.measured.strangers.within(256).total <= COUNT * (COUNT - 1) // 2
 
 
 def test_too_little_and_wrong_arguments_are_refused(photos):
-    def refused(told, source="photos", kind=InputError, **arguments):
-        with pytest.raises(kind, match=told):
+    def refused(message, source="photos", kind=InputError, **arguments):
+        with pytest.raises(kind, match=message):
             calibrate(source, image=True, threads=1, **arguments)
 
     refused(
@@ -216,37 +216,37 @@ def test_a_missing_package_is_told(photos, monkeypatch):
 
 
 def test_the_command_prints_what_the_library_returns(photos):
-    asked = ("calibrate", "photos", "--image", *QUICK, *WAYS, "--seed", 3)
-    printed_json = json.loads(fine(*asked, "--json"))
+    arguments = ("calibrate", "photos", "--image", *QUICK, *WAYS, "--seed", 3)
+    printed_json = json.loads(fine(*arguments, "--json"))
     how = {
         "settings": ["method=difference", "method=perceptual,width=256"],
         "seed": 3,
         "threads": 2,
     }
     assert printed_json == json.loads(json.dumps(found_by(photos, **how).to_dict()))
-    printed = fine(*asked)
+    printed = fine(*arguments)
     assert printed.startswith(f"Settings for {COUNT} pictures, the suggested one first\n")
-    for line, one in zip(printed.splitlines()[2:4], printed_json["settings"], strict=True):
-        recall = one["recall"]["count"] / one["recall"]["total"]
-        cells = [one["setting"], str(one["width"]), str(one["radius"]), f"{recall:.1%}"]
+    for line, item in zip(printed.splitlines()[2:4], printed_json["settings"], strict=True):
+        recall = item["recall"]["count"] / item["recall"]["total"]
+        cells = [item["setting"], str(item["width"]), str(item["radius"]), f"{recall:.1%}"]
         assert line.split()[:4] == cells
     assert "fpstore build --image" in printed
     assert "fpstore dedup" not in printed
 
 
 def test_suffixes_and_wrong_use(photos):
-    some = json.loads(
+    part = json.loads(
         fine("calibrate", "photos", "--image", "--suffix", ".png", *QUICK, *WAYS, "--json")
     )
-    assert some["documents"] == COUNT - 1
-    for words, told in (
+    assert part["documents"] == COUNT - 1
+    for words, message in (
         (("--text",), "--image does not go with --text"),
         (("--text-field", "a"), "--image does not go with --text-field"),
         (("--group", "greedy"), "--group does not go with --image"),
         (("--setting", "size=1"), "parameters are method"),
         (("--change", "words=1"), "a change of pictures is one of"),
     ):
-        assert told in failure("calibrate", "photos", "--image", *words, code=2)
+        assert message in failure("calibrate", "photos", "--image", *words, code=2)
     assert "Missing argument" in failure("calibrate", "--image", code=2)
     assert "a change is one of" in failure(
         "calibrate", "photos", "--text", "--change", "resize=0.5", code=2

@@ -29,10 +29,10 @@ def phases(told):
 
 def check(told, wanted):
     """Check the order of phases, that none goes back, and that those with a total reach it."""
-    found = phases(told)
-    assert [phase for phase, _ in found] == wanted
-    for phase, calls in found:
-        done = [one for one, _ in calls]
+    result = phases(told)
+    assert [phase for phase, _ in result] == wanted
+    for phase, calls in result:
+        done = [item for item, _ in calls]
         assert done == sorted(done), phase
         totals = {total for _, total in calls}
         assert len(totals) == 1, phase
@@ -85,16 +85,16 @@ def test_a_deduplication(tmp_path, told, form):
         for n, text in enumerate(texts):
             (source / f"{n}.txt").write_text(text)
     output = tmp_path / f"out.{'parquet' if form == 'table' else form}"
-    found = fpstore.dedup(
+    result = fpstore.dedup(
         source,
         output,
         text=True if form == "folder" else "text",
         progress=lambda *call: told.append(call),
     )
     if form == "table":
-        assert found.kept.equals(pq.read_table(output))
+        assert result.kept.equals(pq.read_table(output))
     else:
-        assert np.array_equal(found.kept, np.sort(found.kept))
+        assert np.array_equal(result.kept, np.sort(result.kept))
     check(told, ["reading", "grouping", "clustering", "grouping", "copying"])
     assert told[-1] == ("copying", 120, 120)
 

@@ -89,14 +89,14 @@ def test_pairs_of_two_stores_with_changes(tmp_path, way):
     b = [(value, n) for n, value in enumerate(values[400:])]
     fpstore.build(tmp_path / "a", [v for v, _ in a[:300]], [i for _, i in a[:300]]).close()
     fpstore.build(tmp_path / "b", [v for v, _ in b[:400]], [i for _, i in b[:400]]).close()
-    with fpstore.open(tmp_path / "a", "r+") as one, fpstore.open(tmp_path / "b", "r+") as two:
-        one.insert([v for v, _ in a[300:]], [i for _, i in a[300:]])
+    with fpstore.open(tmp_path / "a", "r+") as single, fpstore.open(tmp_path / "b", "r+") as two:
+        single.insert([v for v, _ in a[300:]], [i for _, i in a[300:]])
         two.insert([v for v, _ in b[400:]], [i for _, i in b[400:]])
-        one.delete(ids=[i for _, i in a[:50]])
+        single.delete(ids=[i for _, i in a[:50]])
         for radius in (0, 2, 5):
-            assert found(one.join(two, radius)) == wanted(a[50:], b, radius)
-            assert found(two.join(one, radius)) == wanted(b, a[50:], radius)
-        batch = next(one.join(two, 2))
+            assert found(single.join(two, radius)) == wanted(a[50:], b, radius)
+            assert found(two.join(single, radius)) == wanted(b, a[50:], radius)
+        batch = next(single.join(two, 2))
         assert all(
             (int(f) ^ int(g)).bit_count() == d
             for f, g, d in zip(batch.a, batch.b, batch.distances, strict=True)
@@ -117,7 +117,7 @@ def test_empty_sides_readers_and_what_is_refused(tmp_path):
         assert found(store.join(8, 1, ids="x")) == [(1, "x", 1)]
         assert found(store.join(open_reader(lines), 1)) == [(0, "x", 1)]
         assert found(store.join(open_reader(bare), 1)) == [(0, 0, 1)]
-        told = (
+        expected = (
             r"s: join takes an open store or reader, not a path: pass fpstore\.open\(path\) .* or "
             r"fpstore\.io\.open_reader\(path"
         )
@@ -132,8 +132,8 @@ def test_empty_sides_readers_and_what_is_refused(tmp_path):
                 "the reader was opened for fingerprints of 128 bits",
             ),
             (open_reader(lines), {"ids": ["a", "b"]}, "a reader has ids of its own"),
-            (tmp_path / "s", {}, told),
-            (str(tmp_path / "s"), {}, told),
+            (tmp_path / "s", {}, expected),
+            (str(tmp_path / "s"), {}, expected),
         ):
             with pytest.raises(InputError, match=message):
                 next(store.join(other, **arguments))
@@ -214,7 +214,7 @@ def test_texts_are_hashed_as_the_store_hashes_them(folder: Path) -> None:
         got = [json.loads(line) for line in result.stdout.splitlines()]
         assert (
             {(row["id_a"], row["id_b"], row["distance"]) for row in got}
-            == {one for one in wanted if one[2] <= 50}
+            == {item for item in wanted if item[2] <= 50}
             != set()
         )
         assert f"{2 if column == 'title' else 1} row" in result.stderr
@@ -254,7 +254,7 @@ def found_rows(store, radius, **options):
                 for side in sides
             )
             ids = [
-                [one if isinstance(one, str) else int(one) for one in part[f"id_{side}"]]
+                [item if isinstance(item, str) else int(item) for item in part[f"id_{side}"]]
                 for side in "ab"
             ]
             out += [
@@ -408,10 +408,10 @@ def test_the_verb(tmp_path):
         for pair in ("ac", "ad", "cd")
     ]
     assert fine("pairs", path, "-r", 0, "--duplicates", "-q").splitlines() == same
-    near = [f"0000000000000008\t000000000000000b\t2\t{one}\tb" for one in "acd"]
-    told = run("pairs", path, "--duplicates")
-    assert told.stdout.splitlines() == [*same, *near]
-    assert told.stderr == "fpstore: 1 pair of fingerprints; 1 fingerprint of several documents\n"
+    near = [f"0000000000000008\t000000000000000b\t2\t{item}\tb" for item in "acd"]
+    message = run("pairs", path, "--duplicates")
+    assert message.stdout.splitlines() == [*same, *near]
+    assert message.stderr == "fpstore: 1 pair of fingerprints; 1 fingerprint of several documents\n"
     fine("pairs", path, "--duplicates", "-q", "-o", tmp_path / "p.parquet")
     assert pq.read_table(tmp_path / "p.parquet")["id_b"].to_pylist() == [
         "c",
@@ -421,8 +421,8 @@ def test_the_verb(tmp_path):
         "b",
         "b",
     ]
-    told = run("pairs", path, "-r", 1).stderr
-    assert told.endswith(
+    message = run("pairs", path, "-r", 1).stderr
+    assert message.endswith(
         "not listed: 2 documents with the fingerprint of another one: fpstore cluster brings them "
         "together, "
         "--duplicates pairs them\n"

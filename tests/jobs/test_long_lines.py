@@ -31,8 +31,8 @@ def book(request, tmp_path, monkeypatch):
 @pytest.mark.full
 def test_long_lines_are_read_in_the_memory_given(book):
     out = book.with_name(f"out{book.suffix}")
-    found = fpstore.dedup(book, out, text="text", memory="512MiB")
-    assert found.kept.tolist() == [0, 1]
+    result = fpstore.dedup(book, out, text="text", memory="512MiB")
+    assert result.kept.tolist() == [0, 1]
     assert (
         out.read_bytes()
         == book.read_bytes()[

@@ -194,8 +194,8 @@ def test_texts_that_are_small_in_the_file(tmp_path, name, way):
             writer.write_table(pa.table({"text": pa.concat_arrays([texts, noise])}))
     run_in(192 * MIB, WAYS[way].format(path=path, out=tmp_path / "out"))
     if way == "dedup":
-        found = pq.read_table(tmp_path / "out.parquet")["text"].to_pylist()
-        assert found[:2] == [LONG, "another text"]
+        result = pq.read_table(tmp_path / "out.parquet")["text"].to_pylist()
+        assert result[:2] == [LONG, "another text"]
 
 
 ARROW_PEAK = """

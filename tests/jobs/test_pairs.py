@@ -56,12 +56,12 @@ def test_pairs_and_sets(width, kind):
     # each with each width, and with each kind
     for radius in radii[(WIDTHS.index(width) + KINDS.index(kind)) % 4 :: 4]:
         pairs, sets = wanted_pairs(distances, radius), wanted_sets(distances, radius)
-        some = some_designs(len(rows), radius, width)
+        part = some_designs(len(rows), radius, width)
         bits = varying_bits(rows, Width(width))
         sample = Sample(rows, Width(width))
         more = some_designs(len(rows), radius, width, bits)
         chosen = [
-            design for all_of in (some, more) for design in rng.permutation(all_of)[:2].tolist()
+            design for all_of in (part, more) for design in rng.permutation(all_of)[:2].tolist()
         ]
         chosen += [
             dealt_design(design, sample, bits)
@@ -88,13 +88,13 @@ def found_between(rows, others, design, threads=1, memory=1 << 40):
 def test_pairs_of_two_sets(width, kind, part):
     rng = np.random.default_rng([width, len(kind), 2, part])
     all_rows = kernel_rows(make_set(kind, width, 500, rng))
-    some = rng.random(len(all_rows)) < 0.4
+    subset = rng.random(len(all_rows)) < 0.4
     places = np.arange(len(all_rows))
-    none, one = places[:0], places[:1]
+    none, single = places[:0], places[:1]
     sides = [
-        (places[some], places[~some]),
-        (places, places[some]),
-        (one, places),
+        (places[subset], places[~subset]),
+        (places, places[subset]),
+        (single, places),
         (none, places),
         (places, none),
     ]
@@ -122,9 +122,9 @@ def test_threads_share_a_join_of_two_sets():
         np.concatenate([rows[::500] ^ np.uint64(5), rng.integers(0, 2**64, 3000, dtype=np.uint64)])
     )
     design = plan_join(len(others), 3, 64, queries=len(rows))
-    found = found_between(rows, others, design, 3)
-    assert found == found_between(rows, others, design)
-    planted = [(a, d) for a, b, d in found if others[b] == rows[a] ^ np.uint64(5)]
+    result = found_between(rows, others, design, 3)
+    assert result == found_between(rows, others, design)
+    planted = [(a, d) for a, b, d in result if others[b] == rows[a] ^ np.uint64(5)]
     assert planted == [(a, 2) for a in range(0, len(rows), 500)]
 
 
@@ -178,7 +178,9 @@ def test_dealt_bits_are_found_by_a_sample():
     halves = np.random.default_rng(1).integers(0, 2**32, SAMPLE_SIZE + 100, dtype=np.uint64)
     digits = [f"{int(value):032b}" for value in halves]
     # each bit stands twice
-    rows = np.unique(np.array([int("".join(d + d for d in some), 2) for some in digits], np.uint64))
+    rows = np.unique(
+        np.array([int("".join(d + d for d in digit), 2) for digit in digits], np.uint64)
+    )
     sample = Sample(rows, Width(64))
     assert sample.is_skewed
     # it would take longer than the join

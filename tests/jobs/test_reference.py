@@ -124,7 +124,7 @@ def test_texts_of_a_reference_are_verified(tmp_path):
     rows = [changed(theirs[n % 60], rng, 0.08) for n in range(150)] + [
         sentence(rng) for _ in range(10)
     ]
-    reference, texts = ([" ".join(words) for words in some] for some in (theirs, rows))
+    reference, texts = ([" ".join(words) for words in part] for part in (theirs, rows))
     write_texts(tmp_path / "r.jsonl", reference, "r")
     write_texts(tmp_path / "c.jsonl", texts, "c")
     result = fpstore.dedup(
@@ -138,7 +138,7 @@ def test_texts_of_a_reference_are_verified(tmp_path):
     )
     removed = {row["row"]: row for row in result.removed.to_arrow().to_pylist() if row["reference"]}
     minhash = MinHash()
-    a, b = (minhash.fingerprints(some) for some in (texts, reference))
+    a, b = (minhash.fingerprints(part) for part in (texts, reference))
     expected = {}
     for n, text in enumerate(texts):
         away = np.bitwise_count(a[n] ^ b).sum(1)
@@ -165,10 +165,10 @@ ADDING = (*TEXT_AND_ID, "--against", "all.fps", "--add")
 def batch(number):
     """Return the texts of a batch: some near texts of this one and of former ones, some not."""
     rng = np.random.default_rng(number)
-    old = [sentence(np.random.default_rng(one), 40) for one in range(1000, 1000 + 12 * number)]
+    old = [sentence(np.random.default_rng(item), 40) for item in range(1000, 1000 + 12 * number)]
     new = [
-        sentence(np.random.default_rng(one), 40)
-        for one in range(1000 + 12 * number, 1000 + 12 * (number + 1))
+        sentence(np.random.default_rng(item), 40)
+        for item in range(1000 + 12 * number, 1000 + 12 * (number + 1))
     ]
     texts = (
         new
@@ -201,10 +201,10 @@ def test_batch_after_batch_equals_a_model_whatever_is_killed(tmp_path, monkeypat
             for n, line in enumerate(Path("b.jsonl").read_text().splitlines(keepends=True))
             if n in kept
         )
-        asked = ["dedup", "b.jsonl", "o.jsonl", *ADDING]
+        arguments = ["dedup", "b.jsonl", "o.jsonl", *ADDING]
         for call, after in itertools.product(range(1 + number % 3, 30, 3), (False, True)):
             if calls_in_a_child(
-                lambda asked=asked: main([*asked, "--quiet"], standalone_mode=False),
+                lambda arguments=arguments: main([*arguments, "--quiet"], standalone_mode=False),
                 call,
                 calls,
                 after,
@@ -335,11 +335,18 @@ def test_jobs_with_bands_that_make_a_store_are_resumed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_texts(Path("a.jsonl"), batch(0), "a")
     for width in (64, 256):
-        asked = ["dedup", "a.jsonl", f"{width}.jsonl", *TEXT_AND_ID, "--against", f"{width}.fps"]
-        asked += ["--add", "--search", "bands", "--width", f"{width}", "--quiet"]
+        arguments = [
+            "dedup",
+            "a.jsonl",
+            f"{width}.jsonl",
+            *TEXT_AND_ID,
+            "--against",
+            f"{width}.fps",
+        ]
+        arguments += ["--add", "--search", "bands", "--width", f"{width}", "--quiet"]
         for call in range(1, 30):
             if calls_in_a_child(
-                lambda asked=asked: main(asked, standalone_mode=False), call, RENAMES
+                lambda arguments=arguments: main(arguments, standalone_mode=False), call, RENAMES
             ):
                 break
         with fpstore.open(f"{width}.fps") as store:
@@ -390,7 +397,9 @@ def test_an_id_of_a_store_is_refused_before_rows_are_grouped(tmp_path, monkeypat
         "--removed",
     ]
     fine(*arguments, "r.csv", "--force")
-    monkeypatch.setattr(dedup_module, "_group_documents", lambda *_: pytest.fail("rows were grouped"))
+    monkeypatch.setattr(
+        dedup_module, "_group_documents", lambda *_: pytest.fail("rows were grouped")
+    )
     assert r"s.fps: the id 'a\tb' cannot be written to a .tsv or .txt list" in failure(
         *arguments, "r.tsv", "--force"
     )
@@ -492,7 +501,7 @@ def test_what_is_refused(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("most", [1, 20])
 def test_few_pairs_are_sorted_where_many_are_near(monkeypatch, set_limits, most):
-    """When the nearest were more than MAX_PENDING_PAIRS, each batch of pairs sorted all of them again."""
+    """Each batch of pairs sorted the nearest again when they exceeded MAX_PENDING_PAIRS."""
     set_limits(reference_pairs=1000)
     count = 300
     distinct, others = (
@@ -509,8 +518,8 @@ def test_few_pairs_are_sorted_where_many_are_near(monkeypatch, set_limits, most)
         "best",
         lambda self, n: sorted_rows.append(len(self.places)) or best(self, n),
     )
-    found = reference_module._nearest(iter(pairs), distinct, most)
+    matches = reference_module._nearest(iter(pairs), distinct, most)
     wanted = np.argsort(distances, axis=1, kind="stable")[:, :most]
-    assert found.places.tolist() == np.repeat(np.arange(count), most).tolist()
-    assert found.rows.tolist() == others[wanted].reshape(-1).tolist()
+    assert matches.places.tolist() == np.repeat(np.arange(count), most).tolist()
+    assert matches.rows.tolist() == others[wanted].reshape(-1).tolist()
     assert sum(sorted_rows) < count * count

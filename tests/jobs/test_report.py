@@ -117,24 +117,24 @@ def test_numbers_are_those_of_brute_force(tmp_path, width, strings):
 
 def family_sizes(rows, radius):
     """Return the sizes of the connected components of two or more, at most 3 here."""
-    family = {one: {one} for one in rows}
+    family = {row: {row} for row in rows}
     for a, b in combinations(rows, 2):
         if (rows[a] ^ rows[b]).bit_count() <= radius and family[a] is not family[b]:
             family[a] |= family[b]
-            for one in family[b]:
-                family[one] = family[a]
+            for row in family[b]:
+                family[row] = family[a]
     return [
-        len(some) for some in {id(some): some for some in family.values()}.values() if len(some) > 1
+        len(part) for part in {id(part): part for part in family.values()}.values() if len(part) > 1
     ]
 
 
 def check_coding(page, stored, width):
     """Compare the histogram of h, or the sizes of buckets, with the fingerprints of the tables."""
     if "First differing bit" in page.tables:
-        found = page.table("First differing bit")
+        result = page.table("First differing bit")
         places = [min(width - (a ^ b).bit_length(), 64) for a, b in pairwise(stored)]
-        assert [row[:2] for row in found] == [[h, places.count(h)] for h in sorted(set(places))]
-        assert sum(2.0 ** -row[3] for row in found) <= 1
+        assert [row[:2] for row in result] == [[h, places.count(h)] for h in sorted(set(places))]
+        assert sum(2.0 ** -row[3] for row in result) <= 1
     else:
         (bits,) = re.findall(r"into buckets by (\d+) bits", "".join(page.words))
         counts = np.bincount(
@@ -348,10 +348,10 @@ def photos(tmp_path, monkeypatch):
 
 def pictures_of(page):
     """Return the id and the picture of each document that has one."""
-    found = re.findall(
+    result = re.findall(
         r'src="data:image/jpeg;base64,([^"]*)" alt="">\s*<div class="what"><bdi>([^<]*)', page
     )
-    return {name: Image.open(io.BytesIO(base64.b64decode(data))) for data, name in found}
+    return {name: Image.open(io.BytesIO(base64.b64decode(data))) for data, name in result}
 
 
 def test_pictures_are_those_that_the_store_knows(photos, monkeypatch):
@@ -363,10 +363,10 @@ def test_pictures_are_those_that_the_store_knows(photos, monkeypatch):
     small = scene(1).resize((96, 72))
     apart = np.asarray(small, int) - np.asarray(shown["photos/a.png"], int)
     assert np.abs(apart).mean() < 8
-    told = report_in(".", "p.fps", "1 of 10")
-    assert set(pictures_of(told)) == set(shown)
-    assert "the file has changed since" in told
-    assert "no such file" in told
+    message = report_in(".", "p.fps", "1 of 10")
+    assert set(pictures_of(message)) == set(shown)
+    assert "the file has changed since" in message
+    assert "no such file" in message
     monkeypatch.chdir("/")
     assert pictures_of(report_in(None, photos.parent / "p.fps", "10 of 10")) == {}
     assert pictures_of(report_in(photos, photos.parent / "p.fps", "10 of 10")) == {}
@@ -398,7 +398,7 @@ def test_a_terminal_is_not_filled_with_a_page(tmp_path):
         text=True,
         timeout=60,
     )
-    asked = subprocess.run(
+    requests = subprocess.run(
         [*COMMAND, "report", tmp_path / "s.fps", "-o", tmp_path / "r.html"],
         stdout=follower,
         check=True,
@@ -407,7 +407,7 @@ def test_a_terminal_is_not_filled_with_a_page(tmp_path):
     os.close(leader)
     assert done.returncode == 2
     assert "which a terminal does not show: name a file, as --output report.html" in done.stderr
-    assert asked.returncode == 0
+    assert requests.returncode == 0
     assert (tmp_path / "r.html").exists()
 
 
@@ -471,13 +471,13 @@ def test_pages_in_a_browser(tmp_path, notes):
     assert (len(console), faulty["scrolls"] > 360, bool(faulty["outside"])) == (2, True, True)
     del seen["faulty.html 1280"]
     assert sorted(seen) == sorted(f"{page} {width}" for page in pages for width in (360, 1280))
-    for name, found in seen.items():
-        assert (found["style"], found["scripts"], found["width"]) == (
+    for name, item in seen.items():
+        assert (item["style"], item["scripts"], item["width"]) == (
             "grid",
             0,
             int(name.split()[1]),
         ), name
-        assert found["scrolls"] <= found["width"], (name, found)
-        assert found["outside"] == [], name
-        assert len(found["boxes"]) >= 1, name
-        assert all(width > 0 and height > 0 for width, height in found["boxes"]), name
+        assert item["scrolls"] <= item["width"], (name, item)
+        assert item["outside"] == [], name
+        assert len(item["boxes"]) >= 1, name
+        assert all(width > 0 and height > 0 for width, height in item["boxes"]), name

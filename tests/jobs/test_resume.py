@@ -30,8 +30,8 @@ from fpstore.work.checkpoint import Checkpoint
 def resumed(err):
     """Return how much was found done by a job, and how much there was."""
     return [
-        tuple(int(n.replace(",", "")) for n in found)
-        for found in re.findall(r"([\d,]+) of ([\d,]+) \w", err)
+        tuple(int(n.replace(",", "")) for n in item)
+        for item in re.findall(r"([\d,]+) of ([\d,]+) \w", err)
     ]
 
 
@@ -64,14 +64,14 @@ def test_a_job_that_is_killed_goes_on(job_folder, job, calls):
         if call > 1:
             assert "is not done again" in again.stderr
             before.append(resumed(again.stderr.partition("resumed: ")[2]))
-    done = [sum(found for found, _ in one) for one in before]
+    done = [sum(item for item, _ in case) for case in before]
     # A second thread may have been about to rename its part.
     assert all(later >= earlier - 1 for earlier, later in itertools.pairwise(done))
     assert done[0] == 0
     assert done[-2] > 0
     assert done[1] < done[-1]
     # only the output was left to be written
-    assert all(found == total for found, total in before[-1])
+    assert all(item == total for item, total in before[-1])
 
 
 @pytest.mark.sampled(1)
@@ -329,28 +329,28 @@ def test_no_text_of_a_finished_part_is_hashed_again(job_folder):
 
 def test_pairs_and_joins_that_are_left_in_the_middle(job_folder):
     with fpstore.open("s.fps") as store, fpstore.open("few.fps") as few:
-        given, ids = near(1)[::7], [f"g{i}" for i in range(len(near(1)[::7]))]
+        inputs, ids = near(1)[::7], [f"g{i}" for i in range(len(near(1)[::7]))]
         jobs = {
             "pairs": lambda **how: store.pairs(**how),
             "join": lambda **how: store.join(few, 7, **how),
-            "given": lambda **how: store.join(given, 7, ids=ids, **how),
+            "given": lambda **how: store.join(inputs, 7, ids=ids, **how),
         }
         for name, job in jobs.items():
             wanted = [tuple(pair) for batch in job(threads=2) for pair in batch]
-            some = job(threads=2, resume=name)
+            part = job(threads=2, resume=name)
             taken = 0
             while not list(Path(name).glob("results/*.pieces")):
-                taken += len(next(some))
-            some.close()
-            found = [tuple(pair) for batch in job(threads=2, resume=name) for pair in batch]
-            assert found == wanted
+                taken += len(next(part))
+            part.close()
+            results = [tuple(pair) for batch in job(threads=2, resume=name) for pair in batch]
+            assert results == wanted
             assert 0 < taken < len(wanted)
             assert not Path(name).exists()
-        some = jobs["given"](threads=2, resume="given")
-        next(some)
-        some.close()
+        part = jobs["given"](threads=2, resume="given")
+        next(part)
+        part.close()
         with pytest.raises(InputError, match="other rows was"):
-            next(store.join(given, 7, ids=["other", *ids[1:]], threads=2, resume="given"))
+            next(store.join(inputs, 7, ids=["other", *ids[1:]], threads=2, resume="given"))
 
 
 @pytest.mark.full
@@ -488,11 +488,11 @@ def test_an_interrupt_as_the_folder_goes_leaves_nothing_of_it(tmp_path):
 @pytest.mark.usefixtures("job_folder")
 def test_a_file_that_the_job_has_not_made_is_not_replaced():
     """The job noted only the name of the list of clusters, and took whatever had it for its own."""
-    asked = (
+    queries = (
         "dedup c.csv {}.csv --text-field text --id-field id --clusters {}.tsv --threads 1 --resume"
     )
-    arguments = asked.format("out", "list").split()
-    count = in_another(asked.format("whole", "whole").split())
+    arguments = queries.format("out", "list").split()
+    count = in_another(queries.format("whole", "whole").split())
     # before the list gets its name, and then the output
     assert in_another(arguments, count - 1) is None
     assert [name for name in ("list.tsv", "out.csv") if Path(name).exists()] == []

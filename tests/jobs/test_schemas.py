@@ -66,8 +66,8 @@ def kept_of(tables):
 
 def test_shards_keep_their_own_schemas(shards, tmp_path):
     folder, tables = shards
-    found = fpstore.dedup(folder, tmp_path / "out", text="text")
-    assert found.kept.tolist() == kept_of(tables)
+    result = fpstore.dedup(folder, tmp_path / "out", text="text")
+    assert result.kept.tolist() == kept_of(tables)
     start = 0
     for name, table in zip("ab", tables, strict=True):
         written = pq.read_table(tmp_path / "out" / f"{name}.parquet")
@@ -99,10 +99,10 @@ def test_other_jobs_read_such_shards(shards, tmp_path):
     texts = [text for table in tables for text in table["text"].to_pylist() if text is not None]
     assert sum(len(chunk.ids) for chunk in reader) == len(texts)
     pq.write_table(pa.table({"text": [A]}), tmp_path / "benchmark.parquet")
-    found = fpstore.decontaminate(
+    result = fpstore.decontaminate(
         folder, tmp_path / "benchmark.parquet", tmp_path / "clean", text="text", ngram=5
     )
-    assert found.kept.tolist() == [
+    assert result.kept.tolist() == [
         place
         for place, text in enumerate(t for x in tables for t in x["text"].to_pylist())
         if text is None or not text.startswith(A)
@@ -239,8 +239,8 @@ def test_fingerprints_and_ids_of_different_types(tmp_path):
         "d": {"fingerprint": pa.array([-1]), "id": pa.nulls(1)},
     }.items():
         pq.write_table(pa.table(table), tmp_path / f"{name}.parquet")
-    found = fpstore.dedup(tmp_path, fingerprint="fingerprint", id="id", signed=True)
-    assert (list(found.clusters), found.not_compared, found.kept.tolist()) == (
+    result = fpstore.dedup(tmp_path, fingerprint="fingerprint", id="id", signed=True)
+    assert (list(result.clusters), result.not_compared, result.kept.tolist()) == (
         [["x", "y"]],
         2,
         [0, 2, 3],
@@ -266,8 +266,8 @@ def test_delimited_shards_with_other_columns(tmp_path, extension):
         (folder / f"{name}.{extension}").write_text(
             "".join(line.replace(",", end) + "\n" for line in lines)
         )
-    found = fpstore.dedup(folder, tmp_path / "out", text="text", id="id")
-    assert found.kept.tolist() == [0, 1, 3]
+    result = fpstore.dedup(folder, tmp_path / "out", text="text", id="id")
+    assert result.kept.tolist() == [0, 1, 3]
     written = {
         name: (tmp_path / "out" / f"{name}.{extension}").read_text().replace(end, ",").splitlines()
         for name in contents
@@ -279,9 +279,9 @@ def test_delimited_shards_with_other_columns(tmp_path, extension):
         "d": ["id,text"],
         "e": ["id,text"],
     }
-    one = tmp_path / f"one.{extension}"
-    fpstore.dedup(folder, one, text="text", id="id")
-    assert one.read_text().replace(end, ",").splitlines() == [
+    single = tmp_path / f"one.{extension}"
+    fpstore.dedup(folder, single, text="text", id="id")
+    assert single.read_text().replace(end, ",").splitlines() == [
         "id,text,more",
         f"1,{A},",
         f"2,{B},",

@@ -96,7 +96,7 @@ def test_each_file_has_its_kept_rows(tmp_path, suffix, threads):
     wanted = corpus_in(tmp_path / "crawl", suffix, f"{suffix}{threads}")
     assert [] in wanted.values()
     seen = []
-    found = fpstore.dedup(
+    result = fpstore.dedup(
         tmp_path / "crawl",
         tmp_path / "clean",
         fingerprint="h",
@@ -105,7 +105,7 @@ def test_each_file_has_its_kept_rows(tmp_path, suffix, threads):
         progress=lambda *said: seen.append(said),
     )
     assert found_in(tmp_path / "clean") == wanted
-    assert sorted(found.kept.tolist()) == sorted(itertools.chain(*wanted.values()))
+    assert sorted(result.kept.tolist()) == sorted(itertools.chain(*wanted.values()))
     assert next(total for phase, _, total in seen if phase == "copying") == 127
     fpstore.dedup(tmp_path / "crawl", tmp_path / f"one.{suffix}", fingerprint="h", radius=0)
     assert numbers(tmp_path / f"one.{suffix}") == sorted(itertools.chain(*wanted.values()))

@@ -135,7 +135,7 @@ def test_sentences_of_hostile_texts_are_found_in_linear_time():
 def test_changes_are_read_named_and_refused():
     names = ["words=2", "typos=0.01", "numbers=1", "truncate=0.125", "drop=123456789", *NAMES]
     assert [TextChange.parse(name).name for name in names] == names
-    for text, told in (
+    for text, message in (
         ("", "one of typos, words"),
         ("typo=1", "one of typos, words"),
         ("words", "whole number"),
@@ -151,5 +151,5 @@ def test_changes_are_read_named_and_refused():
         ("words 2", "one of typos, words"),
         ("typos=1%", "a share below 1"),
     ):
-        with pytest.raises(InputError, match=told):
+        with pytest.raises(InputError, match=message):
             TextChange.parse(text)

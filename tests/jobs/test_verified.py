@@ -50,11 +50,11 @@ def expected(maker, texts, radius, threshold, ranks):
     prints, known = maker.fingerprints(texts, empty="mask")
     table = pa.table({"t": texts})
     kept_for = {}
-    for some in fpstore.dedup(
+    for cluster in fpstore.dedup(
         table, text="t", fingerprinter=maker, radius=radius, group="connected"
     ).clusters:
         kept = []
-        for row in sorted(some, key=lambda row: (ranks[row], row)):
+        for row in sorted(cluster, key=lambda row: (ranks[row], row)):
             distances = {
                 other: int(np.bitwise_count(prints[row] ^ prints[other]).sum()) for other in kept
             }
@@ -62,14 +62,14 @@ def expected(maker, texts, radius, threshold, ranks):
                 (other for other in kept if distances[other] <= radius),
                 key=lambda other: distances[other],
             )
-            found = next(
+            result = next(
                 (other for other in near if jaccard(maker, texts[row], texts[other]) >= threshold),
                 None,
             )
-            if found is None:
+            if result is None:
                 kept.append(row)
             else:
-                kept_for[row] = found
+                kept_for[row] = result
     assert all(known[row] for row in kept_for)
     groups = {}
     for row in sorted(kept_for):
@@ -94,28 +94,28 @@ def test_what_is_not_alike_enough_stays(way, keep):
     texts = corpus(radius or 1, marked=True)
     scores = np.random.default_rng(3).integers(0, 50, len(texts))
     table = pa.table({"t": texts, "s": scores})
-    given = {"text": "t", "fingerprinter": maker, "keep": keep} | (
+    options = {"text": "t", "fingerprinter": maker, "keep": keep} | (
         {"score": "s"} if keep == "highest" else {}
     )
-    given["radius"] = maker.radius(threshold) if radius is None else radius
+    options["radius"] = maker.radius(threshold) if radius is None else radius
     wanted = expected(
         maker,
         texts,
-        given["radius"],
+        options["radius"],
         threshold,
         -scores if keep == "highest" else range(len(texts)),
     )
-    result = fpstore.dedup(table, **given, verify=True, threshold=threshold)
+    result = fpstore.dedup(table, **options, verify=True, threshold=threshold)
     assert list(result.clusters) == wanted
     removed = {row for _, *others in wanted for row in others}
     assert result.kept["t"].to_pylist() == [
         text for row, text in enumerate(texts) if row not in removed
     ]
     assert result.removed.rows.tolist() == sorted(removed)
-    before = fpstore.dedup(table, **given, group="greedy")
+    before = fpstore.dedup(table, **options, group="greedy")
     assert 0 < len(removed) < len(before.removed)
     assert (
-        list(fpstore.dedup(table, **given, verify=True, threshold=threshold, threads=2).clusters)
+        list(fpstore.dedup(table, **options, verify=True, threshold=threshold, threads=2).clusters)
         == wanted
     )
 
@@ -255,7 +255,7 @@ def test_files_that_are_left_out_are_named_once(tmp_path, monkeypatch):
 
 def test_what_is_refused():
     table = pa.table({"t": ["a b c d"], "h": pa.array([1], pa.uint64())})
-    for given, message in (
+    for value, message in (
         (
             {"text": "t", "fingerprinter": LongestSentences(), "verify": True},
             "longest-sentences has no features",
@@ -279,7 +279,7 @@ def test_what_is_refused():
         ({"fingerprint": "h", "threshold": 0.5}, "a Jaccard similarity"),
     ):
         with pytest.raises(InputError, match=message):
-            fpstore.dedup(table, **given)
+            fpstore.dedup(table, **value)
 
 
 def test_defaults_follow_the_method_and_the_width():
@@ -346,8 +346,8 @@ def test_the_nearest_are_compared_up_to_a_bound(set_limits, most, representative
     set_limits(verified_documents=most)
     sets = TextSets(np.arange(3), np.array([1, 2, 3, 2, 3], np.uint32), np.array([1, 2, 2]))
     rows = np.array([0b0001, 0b0110, 0b0000], np.uint64)
-    found = sets.representatives(rows, np.array([0, 3], np.uint64), np.arange(3), 3, 0.9)
-    assert found.tolist() == [0, 1, representative]
+    result = sets.representatives(rows, np.array([0, 3], np.uint64), np.arange(3), 3, 0.9)
+    assert result.tolist() == [0, 1, representative]
 
 
 class Kernel:
@@ -361,11 +361,11 @@ class Kernel:
 
     def __getattr__(self, name):
         def call(*given):
-            found = getattr(self._kernel, name)(*given)
-            self._read.append(sum(one.size for one in given if isinstance(one, np.ndarray)))
-            if isinstance(found, tuple):
-                self._read += found[1:]
-            return Kernel(found, self._read) if isinstance(found, _kernel.FeatureSets) else found
+            result = getattr(self._kernel, name)(*given)
+            self._read.append(sum(item.size for item in given if isinstance(item, np.ndarray)))
+            if isinstance(result, tuple):
+                self._read += result[1:]
+            return Kernel(result, self._read) if isinstance(result, _kernel.FeatureSets) else result
 
         return call
 

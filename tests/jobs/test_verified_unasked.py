@@ -29,8 +29,8 @@ def strangers():
     """Return unrelated texts of 150 words, 7 of them a common line."""
     words = np.random.default_rng(1).integers(0, 50_000, (COUNT, 143)).tolist()
     return [
-        "all rights reserved by the publisher x " + " ".join(f"w{n}" for n in some)
-        for some in words
+        "all rights reserved by the publisher x " + " ".join(f"w{n}" for n in word)
+        for word in words
     ]
 
 
@@ -121,17 +121,17 @@ def test_reference_of_texts_and_a_resumed_job_verify_too(tmp_path, monkeypatch, 
     rows = [json.dumps({"t": text}) + "\n" for text in with_copies(strangers)]
     Path("old.jsonl").write_text("".join(rows[: COUNT // 2]))
     Path("new.jsonl").write_text("".join(rows[COUNT // 2 :]))
-    given = {"text": "t", "threshold": 0.3, "against": "old.jsonl"}
+    options = {"text": "t", "threshold": 0.3, "against": "old.jsonl"}
     copies = list(range(COUNT // 2, COUNT // 2 + COPIES))
-    assert fpstore.dedup("new.jsonl", **given).removed.rows.tolist() == copies
-    assert len(fpstore.dedup("new.jsonl", **given, verify=False).removed) > COPIES
+    assert fpstore.dedup("new.jsonl", **options).removed.rows.tolist() == copies
+    assert len(fpstore.dedup("new.jsonl", **options, verify=False).removed) > COPIES
 
     def stop(phase, done, total):
         if phase == "verifying":
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        fpstore.dedup("new.jsonl", **given, resume="kept", progress=stop)
+        fpstore.dedup("new.jsonl", **options, resume="kept", progress=stop)
     with pytest.raises(InputError, match="least_similarity was"):
-        fpstore.dedup("new.jsonl", **given, verify=False, resume="kept")
-    assert fpstore.dedup("new.jsonl", **given, resume="kept").removed.rows.tolist() == copies
+        fpstore.dedup("new.jsonl", **options, verify=False, resume="kept")
+    assert fpstore.dedup("new.jsonl", **options, resume="kept").removed.rows.tolist() == copies

@@ -70,7 +70,7 @@ def tables(width, kind, size, block_bytes):
     They are of the identity, of another permutation, and of Elias-Fano codes.
     """
     rows = make_rows(kind, size, size, width)
-    found = []
+    collected = []
     for number, permutation in enumerate((identity(width), permutation_of(width), identity(width))):
         keys = sorted_rows(_kernel.permute(rows, permutation))
         lengths = None
@@ -83,8 +83,8 @@ def tables(width, kind, size, block_bytes):
         image = tableimage.build(rows, permutation, block_bytes, lengths)
         readable = reference.Table(image)
         assert readable.verify() == brute_force.numbers_of(rows)
-        found.append((image, open_table(image), readable))
-    return rows, found
+        collected.append((image, open_table(image), readable))
+    return rows, collected
 
 
 @cache
@@ -233,8 +233,8 @@ def test_a_wrong_word_of_an_index_is_found_or_does_no_harm(width, kind):
 
     test_probe.py has the leading words alone.
     """
-    rows, found = tables(width, kind, 33, 128)
-    image, table, _ = found[2 * (kind in ("constant", "last"))]  # of either codec
+    rows, result = tables(width, kind, 33, 128)
+    image, table, _ = result[2 * (kind in ("constant", "last"))]  # of either codec
     truth = list(zip(*(column.tolist() for column in table.locate(rows)), strict=True))
     numbers = brute_force.numbers_of(rows)
     leads = rows[:, 0]
@@ -265,8 +265,8 @@ def test_blocks_with_a_right_checksum_are_judged_alike(width, codec):
     lenient = ("entries out of order", "padding is not zero", "bits behind the fingerprint")
     judged = set()
     for trial in range(100):
-        found = tables(width, kinds_of(width)[trial % 5], SIZES[trial % 6], 128)[1]
-        image = bytearray(found[0 if codec == HUFFMAN else 2][0])
+        result = tables(width, kinds_of(width)[trial % 5], SIZES[trial % 6], 128)[1]
+        image = bytearray(result[0 if codec == HUFFMAN else 2][0])
         header = reference.parse_header(image, len(image))
         key = reference.decode_keys(image[header.keys_offset :], header.block_count, width)[0]
         for at in rng.choice([4, 5, 6, 7] * 30 + [*range(5, 128)], rng.integers(0, 3)).tolist():
@@ -429,9 +429,9 @@ def check_stable_sorts(width, size):
 @pytest.mark.parametrize(("width", "kind"), SHAPES)
 def test_locate(width, kind):
     for size, block_bytes in zip(SIZES[::2], itertools.cycle(BLOCK_SIZES[:2])):
-        rows, found = tables(width, kind, size, block_bytes)
+        rows, result = tables(width, kind, size, block_bytes)
         queries = np.concatenate([rows, rows_near(rows, size, width, most=2)])
-        for _, table, readable in found:
+        for _, table, readable in result:
             places = {}
             for block in range(table.block_count):
                 for rank, key in enumerate(readable.block(block)):
@@ -448,15 +448,15 @@ def test_locate(width, kind):
 @pytest.mark.parametrize(("width", "kind"), SHAPES)
 def test_scan_and_nearest(width, kind):
     for size in (1, 9, 65, 400):
-        rows, found = tables(width, kind, size, 512)
+        rows, result = tables(width, kind, size, 512)
         queries = rows_near(rows, size, width, 5)
         absent = np.ascontiguousarray(rows[::3])
         left = np.delete(rows, np.s_[::3], axis=0)
         for radius in (0, 2, width // 3, width):
-            for _, table, _ in found:
+            for _, table, _ in result:
                 expected = brute_force.brute_force_many(rows, queries, radius)
                 same(table.scan(queries, radius, 0, table.block_count), expected)
-            _, table, _ = found[0]
+            _, table, _ = result[0]
             lims, nearest, distances, more = table.nearest(
                 queries, radius, 3, 0, table.block_count, absent
             )
@@ -480,12 +480,12 @@ def test_probe(width, kind, prefix_bits):
     """Each is found once: those within the radius that share a prefix in one of two tables."""
     kind = kinds_of(width)[kind]
     for size, block_bytes in ((3, 128), (65, 512), (400, 128)):
-        rows, found = tables(width, kind, size, block_bytes)
+        rows, result = tables(width, kind, size, block_bytes)
         queries = rows_near(rows, size + prefix_bits, width, 40)
         prober = _kernel.Prober()
         reached = np.zeros((len(queries), len(rows)), bool)
-        found = [found[2], found[2]] if size == 400 else found[:2]  # of one codec
-        for (_, table, _), flips in zip(found, (min(prefix_bits, 1), 0), strict=True):
+        result = [result[2], result[2]] if size == 400 else result[:2]  # of one codec
+        for (_, table, _), flips in zip(result, (min(prefix_bits, 1), 0), strict=True):
             prober.add(table, prefix_bits, flips, tableimage.flip_masks(prefix_bits, flips))
             permutation = np.frombuffer(table.permutation, np.uint8)
             ahead, entries = (
@@ -509,13 +509,13 @@ def test_probe(width, kind, prefix_bits):
 def test_fingerprints_that_differ_in_all_of_256_bits():
     rows = rows_of([0, 1, 2**256 - 2, 2**256 - 1], 256)
     table = open_table(tableimage.build(rows, identity(256), 128))
-    lims, found, distances = table.scan(rows[:1], 256, 0, table.block_count)
+    lims, matches, distances = table.scan(rows[:1], 256, 0, table.block_count)
     assert (lims.tolist(), distances.dtype, distances.tolist()) == (
         [0, 4],
         np.uint16,
         [0, 1, 255, 256],
     )
-    assert np.array_equal(found, rows)
+    assert np.array_equal(matches, rows)
     assert table.scan(rows[:1], 255, 0, table.block_count)[2].tolist() == [0, 1, 255]
 
 
@@ -525,8 +525,8 @@ def test_id_records_of_every_width_lead_back(width, kind):
 
     One of another key is refused.
     """
-    _, found = tables(width, kind, 65, 128)
-    _, table, readable = found[0]
+    _, result = tables(width, kind, 65, 128)
+    _, table, readable = result[0]
     key = table.key_of(0)
     seed = reference_records.record_seed(table.set_digest, key, width)
     record = reference_records.encode_record([[i] for i in range(len(readable.block(0)))], seed)

@@ -90,9 +90,9 @@ def test_many_queries_are_answered_in_their_own_order(tmp_path, width, count):
     queries = rng.permutation(make_queries(words, width, count, 4, rng))
     queries[count // 2 :] = queries[: count - count // 2]
     for thresholds in (even_thresholds(4, 4), None):
-        found = matches(built.probe(kernel_rows(queries), 4, thresholds))
-        assert found == brute(words, queries, 4)
-        assert sum(map(bool, found)) > count // 4
+        rows = matches(built.probe(kernel_rows(queries), 4, thresholds))
+        assert rows == brute(words, queries, 4)
+        assert sum(map(bool, rows)) > count // 4
 
 
 @pytest.mark.parametrize(
@@ -106,11 +106,11 @@ def test_more_queries_than_go_through_a_table_at_once(tmp_path, width, chosen):
     count = (1 << 20) + 1500
     thresholds = None if chosen else even_thresholds(2, 4)
     lims, rows, distances, _ = built.probe(kernel_rows(queries), 2, thresholds)
-    found = built.probe(kernel_rows(np.resize(queries, (count, queries.shape[1]))), 2, thresholds)
+    result = built.probe(kernel_rows(np.resize(queries, (count, queries.shape[1]))), 2, thresholds)
     sizes = np.resize(np.diff(lims), count)
-    assert np.array_equal(np.diff(found[0]), sizes)
-    assert np.array_equal(found[1], np.resize(rows, (len(found[1]), *rows.shape[1:])))
-    assert np.array_equal(found[2], np.resize(distances, len(found[2])))
+    assert np.array_equal(np.diff(result[0]), sizes)
+    assert np.array_equal(result[1], np.resize(rows, (len(result[1]), *rows.shape[1:])))
+    assert np.array_equal(result[2], np.resize(distances, len(result[2])))
 
 
 @pytest.mark.parametrize(("width", "tables"), [(32, 2), (64, 8), (64, 1), (128, 1), (256, 32)])
@@ -194,10 +194,10 @@ def test_blocks_of_entries(tmp_path, width):
     assert (reader.sample_keys(3) == kernel_rows(words)[last[::3]]).all()
     assert (reader.sample_keys(70) == kernel_rows(words)[last[:1]]).all()
     places = rng.integers(0, len(words), 50)
-    found = table.entries_at(
+    result = table.entries_at(
         (places // 128).astype(np.uint64), (places % 128).astype(np.uint32), "ids"
     )
-    assert (found == kernel_rows(words)[places]).all()
+    assert (result == kernel_rows(words)[places]).all()
     for block in range(8):
         entries, counts, end = table.decode(block, 8, 200)
         assert (entries == kernel_rows(words)[128 * block :][:128]).all()

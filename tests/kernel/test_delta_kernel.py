@@ -39,19 +39,19 @@ def check(pair: Pair, version: int) -> None:
     of_delta = [model.matches(version, q, pair.width) for q in queries]
     of_both = [model.matches(version, q, pair.width, base=True) for q in queries]
     for radius in sorted({*range(min(pair.radius, 9) + 1), pair.radius, 13, 26, pair.width}):
-        found = delta.probe(rows, radius, version)
-        assert [c.dtype for c in found] == [np.int64, np.uint64, distance_type(pair)]
+        result = delta.probe(rows, radius, version)
+        assert [c.dtype for c in result] == [np.int64, np.uint64, distance_type(pair)]
         expected = within(of_delta, radius)
-        assert lists(*found) == expected
+        assert lists(*result) == expected
         assert [delta.probe_one(q, radius, version) for q in queries] == expected
-        merged = delta.combine(base_columns(pair, within(of_base, radius)), found, version)
+        merged = delta.combine(base_columns(pair, within(of_base, radius)), result, version)
         assert lists(*merged) == within(of_both, radius)
     for radius in (pair.radius, 20, pair.width):
         assert lists(*delta.scan(rows, radius, version)) == within(of_delta, radius)
         for limit in (1, 4, 2**40):
-            *found, more = delta.nearest(rows, radius, limit, version)
+            *result, more = delta.nearest(rows, radius, limit, version)
             expected = within(of_delta, radius)
-            assert lists(*found) == [row[:limit] for row in expected]
+            assert lists(*result) == [row[:limit] for row in expected]
             assert more.tolist() == [len(row) > limit for row in expected]
     fps = [*pair.pool, *queries]
     assert delta.states(pair.rows(fps), version).tolist() == [
@@ -73,8 +73,8 @@ def check(pair: Pair, version: int) -> None:
     assert pairs.tolist() == [model.pair(version, fp, item) for fp, item in both]
     wanted = [*pair.rng.choices(pair.ids, k=3), 12345]
     fingerprints, ids = delta.find(words(wanted), version)
-    found = zip(brute_force.numbers_of(fingerprints), ids.tolist(), strict=True)
-    assert list(found) == sorted(p for p, added in said.items() if added and p[1] in wanted)
+    result = zip(brute_force.numbers_of(fingerprints), ids.tolist(), strict=True)
+    assert list(result) == sorted(p for p, added in said.items() if added and p[1] in wanted)
     check_export(pair, version)
 
 
@@ -135,7 +135,7 @@ def insert_slowly(
     pair: Pair, rows: list[tuple[int, int, int]], radius: int, always: bool
 ) -> tuple[list, list]:
     """Do what probe_insert says it does, one query after the other, to the model."""
-    model, found, inserted = pair.model, [], []
+    model, collected, inserted = pair.model, [], []
     for query, item, matched in rows:
         near = [(fp, (fp ^ query).bit_count()) for fp in model.content if fp not in model.base]
         near = sorted((m for m in near if m[1] <= radius), key=lambda m: m[::-1])
@@ -143,9 +143,9 @@ def insert_slowly(
         wanted = wanted and model.present.get((query, item)) is not True
         if wanted:
             model.change(ADD, query, item)
-        found.append(near)
+        collected.append(near)
         inserted.append(int(wanted))
-    return found, inserted
+    return collected, inserted
 
 
 @pytest.mark.sampled(1)
@@ -195,9 +195,11 @@ def check_probe_inserts(pair: Pair, always: bool) -> None:
             octets(r[2] for r in rows),
         ]
         in_base = octets(r[0] in pair.model.base for r in rows)
-        *found, inserted = pair.delta.probe_insert(*columns, in_base, radius, always, pair.version)
+        *matches, inserted = pair.delta.probe_insert(
+            *columns, in_base, radius, always, pair.version
+        )
         slowly = insert_slowly(pair, rows, radius, always)
-        assert (lists(*found), inserted.tolist()) == slowly
+        assert (lists(*matches), inserted.tolist()) == slowly
         seen |= {(bool(near), bool(put)) for near, put in zip(*slowly, strict=True)}
         pair.model.save(pair.version)
     assert seen >= {(True, False), (False, True), (True, always)} or radius > 12
@@ -209,11 +211,19 @@ def test_a_query_sees_the_one_before_it():
     delta = _kernel.Delta(3, IDENTITY)
     queries = words([7, 6, 7, 0xFF00, 7])
     none = np.zeros(5, np.uint8)
-    *found, inserted = delta.probe_insert(queries, words([1, 2, 3, 4, 5]), none, none, 3, False, 9)
-    assert lists(*found) == [[], [(7, 1)], [(7, 0)], [], [(7, 0)]]
+    *matches, inserted = delta.probe_insert(
+        queries, words([1, 2, 3, 4, 5]), none, none, 3, False, 9
+    )
+    assert lists(*matches) == [[], [(7, 1)], [(7, 0)], [], [(7, 0)]]
     assert inserted.tolist() == [1, 0, 0, 1, 0]
-    *found, inserted = delta.probe_insert(queries, words([1, 2, 3, 4, 1]), none, none, 3, True, 9)
-    assert lists(*found) == [[(7, 0)], [(7, 1)], [(7, 0), (6, 1)], [(0xFF00, 0)], [(7, 0), (6, 1)]]
+    *matches, inserted = delta.probe_insert(queries, words([1, 2, 3, 4, 1]), none, none, 3, True, 9)
+    assert lists(*matches) == [
+        [(7, 0)],
+        [(7, 1)],
+        [(7, 0), (6, 1)],
+        [(0xFF00, 0)],
+        [(7, 0), (6, 1)],
+    ]
     assert inserted.tolist() == [0, 1, 1, 0, 0]
     assert delta.ids_one(7, [], 9) == [1, 3]
     assert delta.ids_one(7, [], 8) == []
@@ -321,11 +331,11 @@ def test_regular_fingerprints_fill_buckets_in_step(radius, step, shift):
         delta.apply(none, part, part, none, 1)
     queries = fps[:: len(fps) // 20].copy()
     distances = np.bitwise_count(queries[:, None] ^ fps)
-    found = lists(*delta.probe(queries, radius, 1))
-    for row, matches in zip(distances, found, strict=True):
+    result = lists(*delta.probe(queries, radius, 1))
+    for row, matches in zip(distances, result, strict=True):
         near = np.flatnonzero(row <= radius)
         assert sorted(fp for fp, _ in matches) == sorted(fps[near].tolist())
-    assert lists(*delta.scan(queries, radius, 1)) == found
+    assert lists(*delta.scan(queries, radius, 1)) == result
 
 
 @pytest.mark.sampled(4)
@@ -411,18 +421,20 @@ def test_delta_holds_many_ids_of_a_fingerprint_and_the_reverse():
     """A walk over all for every row would take minutes."""
     n = 300_000
     delta = _kernel.Delta(3, IDENTITY)
-    none, many, one = (
+    none, many, single = (
         np.zeros(n, np.uint8),
         np.arange(n, dtype=np.uint64),
         np.full(n, 77, np.uint64),
     )
-    delta.apply(none, one, many, none, 1)
-    delta.apply(none, many + np.uint64(n), one, none, 2)
-    delta.apply(np.full(n // 2, REMOVE, np.uint8), one[: n // 2], many[: n // 2], none[: n // 2], 3)
+    delta.apply(none, single, many, none, 1)
+    delta.apply(none, many + np.uint64(n), single, none, 2)
+    delta.apply(
+        np.full(n // 2, REMOVE, np.uint8), single[: n // 2], many[: n // 2], none[: n // 2], 3
+    )
     assert delta.ids_one(77, [], 2) == many.tolist()
     assert delta.ids_one(77, [5, n], 3) == [*range(n // 2, n), n]
-    assert delta.pair_states(one, many, 3).tolist() == [2] * (n // 2) + [1] * (n - n // 2)
-    assert delta.pair_states(many + np.uint64(n), one, 3).tolist() == [1] * n
+    assert delta.pair_states(single, many, 3).tolist() == [2] * (n // 2) + [1] * (n - n // 2)
+    assert delta.pair_states(many + np.uint64(n), single, 3).tolist() == [1] * n
     fps, ids = delta.find(words([77]), 3)
     assert np.array_equal(fps, np.sort(np.append(many + np.uint64(n), []).astype(np.uint64)))
     assert set(ids.tolist()) == {77}
@@ -439,12 +451,12 @@ def test_few_ids_turn_into_many():
     delta = _kernel.Delta(1, IDENTITY)
     for count in range(1, 12):
         delta.apply(octets([ADD]), words([5]), words([count * 10]), octets([0]), count)
-        asked = words(range(0, 130, 10))
-        assert delta.pair_states(np.full(13, 5, np.uint64), asked, count).tolist() == [
+        queries = words(range(0, 130, 10))
+        assert delta.pair_states(np.full(13, 5, np.uint64), queries, count).tolist() == [
             0,
             *[1] * count,
             *[0] * (12 - count),
         ]
-        assert delta.pair_states(np.full(13, 6, np.uint64), asked, count).tolist() == [0] * 13
+        assert delta.pair_states(np.full(13, 6, np.uint64), queries, count).tolist() == [0] * 13
     assert delta.operations == 11
     assert delta.entries == 1

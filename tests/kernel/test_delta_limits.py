@@ -22,11 +22,11 @@ def test_a_version_reads_the_same_while_changes_are_applied():
     ones = queries[:20].tolist()
 
     def read(version: int) -> list:
-        found = delta.probe(queries, 3, version)
+        matches = delta.probe(queries, 3, version)
         columns = [
-            *found,
+            *matches,
             *delta.scan(queries, 9, version),
-            *delta.combine(found, found, version),
+            *delta.combine(matches, matches, version),
             delta.states(fps, version),
         ]
         columns += [
@@ -297,8 +297,8 @@ def test_a_change_takes_at_most_100_bytes():
     delta = _kernel.Delta(3, IDENTITY)
     delta.apply(none, fps, ids, none, 1)
     assert delta.memory_bytes <= 100 * n
-    some = fps[:: n // 16].copy()
-    assert lists(*delta.probe(some, 0, 1)) == [[(fingerprint, 0)] for fingerprint in some.tolist()]
+    part = fps[:: n // 16].copy()
+    assert lists(*delta.probe(part, 0, 1)) == [[(fingerprint, 0)] for fingerprint in part.tolist()]
 
 
 def test_ids_are_found_from_the_first_look_up_on():

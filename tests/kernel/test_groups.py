@@ -103,9 +103,9 @@ def test_representatives_are_looked_for_up_to_a_bound():
         np.array([0, count], np.uint64),
     )
     numbers = np.arange(count, dtype=np.uint64)
-    found, distances, compared = sets.representatives(rows, lims, numbers, 1, 0.5, 2)
-    assert np.flatnonzero(found != numbers).tolist() == [count - 2]
-    assert found[-2] == 0
+    result, distances, compared = sets.representatives(rows, lims, numbers, 1, 0.5, 2)
+    assert np.flatnonzero(result != numbers).tolist() == [count - 2]
+    assert result[-2] == 0
     assert distances == sum(min(kept, most) for kept in [*range(count - 1), count - 2])
     assert compared <= 3 * 2 * count
 
@@ -125,10 +125,10 @@ def test_the_kernel_refuses_other_sets_of_features():
     for wrong in ([0, 2, 4], [0, 3, 2], []):
         with pytest.raises(ValueError, match="offsets"):
             _kernel.FeatureSets(features, np.array(wrong, np.uint64))
-    one = np.array([0, 2], np.uint64)
+    single = np.array([0, 2], np.uint64)
     for changed, message in (
-        ((rows, one, numbers[:1], 0, 0.5, 1), "a set for each row"),
-        ((rows, one, numbers + np.uint64(1), 0, 0.5, 1), "no such set"),
+        ((rows, single, numbers[:1], 0, 0.5, 1), "a set for each row"),
+        ((rows, single, numbers + np.uint64(1), 0, 0.5, 1), "no such set"),
         (
             (rows, np.array([0, 1], np.uint64), numbers, 0, 0.5, 1),
             "the groups are those of the rows",
@@ -137,7 +137,7 @@ def test_the_kernel_refuses_other_sets_of_features():
             (rows, np.array([1, 2], np.uint64), numbers, 0, 0.5, 1),
             "the groups are those of the rows",
         ),
-        ((rows, one, numbers, 0, 0.5, 257), "too many"),
+        ((rows, single, numbers, 0, 0.5, 257), "too many"),
     ):
         with pytest.raises(ValueError, match=message):
             sets.representatives(*changed)

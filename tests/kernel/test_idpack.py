@@ -116,11 +116,11 @@ def test_records_with_a_right_checksum_are_judged_alike(
         assert counts.tolist() == [len(part) for part in expected]
         assert values.tolist() == [number for part in expected for number in part]
         wanted = np.unique(values[::2])
-        _, ranks, found = _kernel.find_ids([record], 0, np.zeros(1, np.uint64), seed, wanted, "ids")
+        _, ranks, ids = _kernel.find_ids([record], 0, np.zeros(1, np.uint64), seed, wanted, "ids")
         places = [
             (rank, number)
             for rank, part in enumerate(expected)
             for number in part
             if number in wanted
         ]
-        assert list(zip(ranks.tolist(), found.tolist(), strict=True)) == places
+        assert list(zip(ranks.tolist(), ids.tolist(), strict=True)) == places

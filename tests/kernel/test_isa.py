@@ -134,11 +134,11 @@ def select(keys: np.ndarray, size: int) -> Arrays:
 
 
 def histogram(keys: np.ndarray, size: int) -> Arrays:
-    found = []
+    collected = []
     for part in (np.sort(keys), np.unique(keys)):  # a repeat is a key out of order
         counts = np.arange(65, dtype=np.uint64)
-        found += [_kernel.histogram(unaligned(part, size % 8), counts), counts]
-    return tuple(found)
+        collected += [_kernel.histogram(unaligned(part, size % 8), counts), counts]
+    return tuple(collected)
 
 
 @pytest.mark.parametrize("work", [permute, select, histogram])
@@ -178,13 +178,13 @@ def test_blocks_of_any_size_hold_low_parts_of_every_width(isa):
 
 
 def errors(table: _kernel.Table) -> list[str]:
-    found = []
+    collected = []
     for block in range(table.block_count):
         try:
             table.decode(block, block + 1, 1 << 16)
         except CorruptStoreError as error:
-            found.append(str(error))
-    return found
+            collected.append(str(error))
+    return collected
 
 
 @pytest.mark.parametrize("lengths", [None, tableimage.NO_CODE], ids=CODECS)
@@ -221,8 +221,8 @@ def test_instruction_set_asks_the_cpu_for_all_its_features(name: str) -> None:
         )
     )
     assert {"avx2", "lzcnt"} <= features
-    asked = re.findall(
+    queries = re.findall(
         r'__builtin_cpu_supports\("(\w+)"\)|\bhas_(\w+)\(\) &&',
         (native / "isa" / "cpu.cpp").read_text(),
     )
-    assert features <= {a or b for a, b in asked}
+    assert features <= {a or b for a, b in queries}

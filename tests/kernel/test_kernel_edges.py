@@ -116,8 +116,8 @@ def check_probes(
         def work(part, stop=None, prober=prober, order=order):
             return prober.probe(part, RADIUS, order=order, stop=stop)[:3]
 
-        found = concatenate(run(work, split_queries(queries, threads, PROBE_QUERIES), threads))
-        for column, wanted in zip(found, pairs.meeting(prefix_bits, flip), strict=True):
+        answer = concatenate(run(work, split_queries(queries, threads, PROBE_QUERIES), threads))
+        for column, wanted in zip(answer, pairs.meeting(prefix_bits, flip), strict=True):
             assert np.array_equal(column, wanted), (prefix_bits, flip, order)
 
 
@@ -131,10 +131,10 @@ def test_prefix_of_no_bits_and_a_sweep(tmp_path):
     """
     fingerprints, queries = np.arange(5, dtype=np.uint64), np.arange(5000, dtype=np.uint64)
     with fpstore.build(tmp_path / "store", fingerprints, design="flip-2") as store:
-        found = store.probe_many(queries, threads=1)
+        matches = store.probe_many(queries, threads=1)
     near = np.bitwise_count(queries[:, None] ^ fingerprints) <= 3
-    assert np.array_equal(np.diff(found.lims), near.sum(axis=1))
-    assert np.array_equal(np.sort(found.fingerprints), np.sort(np.nonzero(near)[1]))
+    assert np.array_equal(np.diff(matches.lims), near.sum(axis=1))
+    assert np.array_equal(np.sort(matches.fingerprints), np.sort(np.nonzero(near)[1]))
 
 
 @pytest.mark.sampled(3)
@@ -206,8 +206,8 @@ def test_a_delta_at_the_ends_of_its_pieces(isa, size):
     nothing = np.zeros(size, np.uint8)
     delta.apply(nothing, fingerprints, np.arange(size, dtype=np.uint64), nothing, 1)
     wanted = Pairs(fingerprints, queries).meeting(0, 0)
-    for found in (delta.probe(queries, RADIUS, 1), delta.scan(queries, RADIUS, 1)):
-        for column, expected in zip(found, wanted, strict=True):
+    for item in (delta.probe(queries, RADIUS, 1), delta.scan(queries, RADIUS, 1)):
+        for column, expected in zip(item, wanted, strict=True):
             assert np.array_equal(column, expected)
 
 
@@ -305,5 +305,5 @@ def test_a_call_without_memory_says_so():
     done = subprocess.run(
         [sys.executable, "-P", "-c", NO_MEMORY], capture_output=True, text=True, check=False
     )
-    told = "out of memory: work on fewer rows at a time\nMemoryError\n"
-    assert (done.returncode, done.stdout, done.stderr) == (0, told, "")
+    message = "out of memory: work on fewer rows at a time\nMemoryError\n"
+    assert (done.returncode, done.stdout, done.stderr) == (0, message, "")

@@ -164,9 +164,9 @@ def test_groups_of_long_runs():
         int(key): set(rng.integers(0, 99, rng.integers(1, 9)).tolist())
         for key in rng.integers(0, 2**64, 3000, np.uint64)
     }
-    some = sorted(groups)[100:2800:450]
-    drop, add = ascending([*some, 5, MAX]), {some[1]: {1, 2}, some[1] + 1: {3}, 0: {0}}
-    expected = {key: ids for key, ids in groups.items() if key not in some} | add
+    part = sorted(groups)[100:2800:450]
+    drop, add = ascending([*part, 5, MAX]), {part[1]: {1, 2}, part[1] + 1: {3}, 0: {0}}
+    expected = {key: ids for key, ids in groups.items() if key not in part} | add
     assert as_dictionary(*_kernel.merge_groups(*columns(groups), drop, *columns(add))) == expected
     assert as_dictionary(*_kernel.union_groups(*columns(groups), *columns(add))) == groups | {
         key: groups.get(key, set()) | ids for key, ids in add.items()
@@ -241,11 +241,11 @@ def test_records_of_successive_blocks(lists, first, seed, others, step):
     assert counts.tolist() == [len(numbers) for part in lists for numbers in part]
     assert ids.tolist() == [number for part in lists for numbers in part for number in numbers]
     for wanted in (others, others | set(ids.tolist()[::step]), set(ids.tolist())):
-        blocks, ranks, found = _kernel.find_ids(
+        blocks, ranks, result = _kernel.find_ids(
             records, first, keys_of(first, len(records)), seed, ascending(wanted), "ids"
         )
-        assert (blocks.dtype, ranks.dtype, found.dtype) == (np.uint64, np.uint32, np.uint64)
-        places = list(zip(blocks.tolist(), ranks.tolist(), found.tolist(), strict=True))
+        assert (blocks.dtype, ranks.dtype, result.dtype) == (np.uint64, np.uint32, np.uint64)
+        places = list(zip(blocks.tolist(), ranks.tolist(), result.tolist(), strict=True))
         assert places == model_of_find(lists, first, wanted)
 
 
@@ -266,11 +266,11 @@ def check_width_of_id(id_bits):
         assert counts.tolist() == [1] * 2 * count
         assert ids.tolist() == 2 * [number for numbers in lists for number in numbers]
         wanted = {top, *lists[count // 2]}
-        blocks, ranks, found = _kernel.find_ids(
+        blocks, ranks, result = _kernel.find_ids(
             records, 5, keys_of(5, len(records)), 9, ascending(wanted), "ids"
         )
         assert list(
-            zip(blocks.tolist(), ranks.tolist(), found.tolist(), strict=True)
+            zip(blocks.tolist(), ranks.tolist(), result.tolist(), strict=True)
         ) == model_of_find([lists] * 2, 5, wanted)
 
 
@@ -280,12 +280,12 @@ def test_many_ids_for_a_fingerprint():
     assert counts.tolist() == [len(numbers) for numbers in lists[0]]
     assert ids.tolist() == [number for numbers in lists[0] for number in numbers]
     many = set(range(0, 1300, 2))
-    blocks, ranks, found = _kernel.find_ids(
+    blocks, ranks, result = _kernel.find_ids(
         encoded(lists, 0, 1), 0, keys_of(0, 1), 1, ascending(many), "ids"
     )
-    assert list(zip(blocks.tolist(), ranks.tolist(), found.tolist(), strict=True)) == model_of_find(
-        lists, 0, many
-    )
+    assert list(
+        zip(blocks.tolist(), ranks.tolist(), result.tolist(), strict=True)
+    ) == model_of_find(lists, 0, many)
 
 
 def test_each_changed_byte_of_a_record_is_found():

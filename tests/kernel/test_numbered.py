@@ -43,10 +43,10 @@ def order_of(keys):
 
 def groups_of(keys, numbers):
     """Return what a dictionary makes of the rows."""
-    found = {}
+    collected = {}
     for key, number in zip(rows_to_numbers(keys), numbers.tolist(), strict=True):
-        found.setdefault(key, set()).add(number)
-    return [(key, sorted(found[key])) for key in sorted(found)]
+        collected.setdefault(key, set()).add(number)
+    return [(key, sorted(collected[key])) for key in sorted(collected)]
 
 
 def rows_in(sorter, ticks=None):
@@ -94,16 +94,16 @@ def test_groups_are_those_of_a_dictionary(tmp_path, set_limits, kind, shape, roo
     """Also of runs that are sorted, because keys begin alike."""
     (threads, words), count = shape, 1000
     set_limits(sample_step=8)
-    for part_rows, given in ((16, None), (1 << 14, 100), (16, 2**64 - 1)):
+    for part_rows, value in ((16, None), (1 << 14, 100), (16, 2**64 - 1)):
         set_limits(sorted_rows=part_rows)
         keys = drawn(kind, count, words)
         numbers = (
-            np.arange(count) if given is None else RNG.integers(0, given, count, dtype=np.uint64)
+            np.arange(count) if value is None else RNG.integers(0, value, count, dtype=np.uint64)
         )
         sorter = Sorter(room * pair_bytes(words), tmp_path, None, words, threads)
         for start in range(0, count, 95):
             piece = slice(start, start + 95)
-            sorter.add(keys[piece], None if given is None else numbers[piece])
+            sorter.add(keys[piece], None if value is None else numbers[piece])
         ticks = []
         assert rows_in(sorter, ticks) == groups_of(keys, numbers)
         assert sum(ticks) == sorter.rows == count
@@ -213,7 +213,7 @@ def test_a_build_has_the_same_bytes_in_any_memory_and_threads(tmp_path, set_limi
     """Also the file of the ids, whose pages depend on how many records come at once."""
     count = 12_000
     keys = drawn(kind, count)
-    given = {
+    options = {
         "rows": None,
         "small": RNG.permutation(count).astype(np.uint64),
         "large": RNG.integers(0, 2**64, count, np.uint64),
@@ -228,7 +228,7 @@ def test_a_build_has_the_same_bytes_in_any_memory_and_threads(tmp_path, set_limi
         )
         path = tmp_path / str(number)
         fpstore.build(
-            path, keys, given[ids], design="manku-4", memory="64MiB", threads=threads
+            path, keys, options[ids], design="manku-4", memory="64MiB", threads=threads
         ).close()
         files = {
             file.name: file.read_bytes()

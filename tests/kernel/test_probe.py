@@ -59,14 +59,14 @@ def test_lookup_with_a_wrong_index_word_is_right_or_an_error(
             )
             for part in parts:
                 try:
-                    lims, found, *_ = prober.probe(queries[part], 64, order=order)
+                    lims, matches, *_ = prober.probe(queries[part], 64, order=order)
                 except CorruptStoreError:
                     assert change
                     refused += 1
                     continue
-                assert [sorted(some.tolist()) for some in np.split(found, lims[1:-1])] == wanted[
-                    part
-                ]
+                assert [
+                    sorted(subset.tolist()) for subset in np.split(matches, lims[1:-1])
+                ] == wanted[part]
     assert refused or section == "directory"
 
 
@@ -83,10 +83,10 @@ def test_batches_give_the_same_in_every_order(lengths, prefix_bits):
     )
     assert prefix_bits < 16 or len(queries) / 3 < table.block_count / 8
     prober = prober_of(table, prefix_bits)
-    asked, near, swept = (prober.probe(queries, 3, order=order)[:3] for order in ORDERS)
-    assert len(asked[1]) >= len(queries)
+    requests, near, swept = (prober.probe(queries, 3, order=order)[:3] for order in ORDERS)
+    assert len(requests[1]) >= len(queries)
     for other in (near, swept):
-        assert all(np.array_equal(a, b) for a, b in zip(asked, other, strict=True))
+        assert all(np.array_equal(a, b) for a, b in zip(requests, other, strict=True))
 
 
 @pytest.mark.sampled(1)
@@ -110,9 +110,9 @@ def test_more_look_ups_than_are_sorted_at_once(lengths, flipped, order):
     prober.add(table, first + 8, 8, masks)
     queries = np.random.default_rng(6).permutation(np.tile(keys, 34)) ^ np.uint64(1 << 50 | 1 << 40)
     assert len(queries) * len(masks) > 1 << 22
-    asked, found = (prober.probe(queries, 3, order=taken)[:3] for taken in ("asked", order))
-    assert len(asked[1]) >= len(queries)
-    assert all(np.array_equal(a, b) for a, b in zip(asked, found, strict=True))
+    requests, matches = (prober.probe(queries, 3, order=taken)[:3] for taken in ("asked", order))
+    assert len(requests[1]) >= len(queries)
+    assert all(np.array_equal(a, b) for a, b in zip(requests, matches, strict=True))
 
 
 @pytest.mark.parametrize("prefix_bits", [41, 52, 64])
@@ -137,8 +137,8 @@ def test_look_ups_that_differ_behind_the_bits_they_are_sorted_by(prefix_bits, or
     ]
     assert len(expected) >= len(keys)
     for taken in ORDERS:
-        lims, found, _, _, _ = prober_of(table, prefix_bits).probe(queries, 2, order=taken)
-        assert _pairs(lims, queries, found) == expected
+        lims, matches, _, _, _ = prober_of(table, prefix_bits).probe(queries, 2, order=taken)
+        assert _pairs(lims, queries, matches) == expected
 
 
 @pytest.mark.parametrize(

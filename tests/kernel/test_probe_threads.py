@@ -44,13 +44,13 @@ def prober_of(tables: list[bytes]) -> _kernel.Prober:
 @pytest.mark.parametrize("lengths", [None, tableimage.NO_CODE], ids=["huffman", "elias-fano"])
 def test_threads_give_what_one_gives(lengths, count, threads):
     prober = prober_of(images(count, lengths))
-    one = prober.probe(QUERIES, 3)
-    assert len(one[1]) > len(QUERIES) / 2
-    found = prober.probe(QUERIES, 3, threads=threads)
-    assert all(np.array_equal(a, b) for a, b in zip(found[:3], one[:3], strict=True))
+    single = prober.probe(QUERIES, 3)
+    assert len(single[1]) > len(QUERIES) / 2
+    matches = prober.probe(QUERIES, 3, threads=threads)
+    assert all(np.array_equal(a, b) for a, b in zip(matches[:3], single[:3], strict=True))
     few = prober.probe(QUERIES[:7], 3, threads=threads)
     assert len(few[0]) == 8
-    assert few[1].tolist() == one[1][: one[0][7]].tolist()
+    assert few[1].tolist() == single[1][: single[0][7]].tolist()
 
 
 @pytest.mark.parametrize("threads", [0, 1, 2, 3])
@@ -61,14 +61,14 @@ def test_a_large_batch_gives_what_small_ones_give(threads):
     assert len(queries) > 8192 + 1000
     prober = prober_of(images(5, keys=keys))
     small = [prober.probe(part, 3) for part in np.array_split(queries, 5)]
-    found = prober.probe(queries, 3, threads=threads)
-    assert len(found[1]) > 5 * len(queries)
+    matches = prober.probe(queries, 3, threads=threads)
+    assert len(matches[1]) > 5 * len(queries)
     assert (
-        found[0].tolist()
+        matches[0].tolist()
         == np.concatenate([[0], *(np.diff(part[0]) for part in small)]).cumsum().tolist()
     )
     for i in (1, 2):
-        assert np.array_equal(found[i], np.concatenate([part[i] for part in small]))
+        assert np.array_equal(matches[i], np.concatenate([part[i] for part in small]))
 
 
 @pytest.mark.parametrize("threads", [1, 2, 7])
@@ -92,16 +92,16 @@ def test_matches_of_a_part_and_of_none_are_ordered(width, threads):
     queries[-9000:] = np.random.default_rng(12).permutation(
         np.resize(keys, (9000, *keys.shape[1:]))
     )
-    lims, found, distances = prober.probe(queries, 2, threads=threads)[:3]
+    lims, matches, distances = prober.probe(queries, 2, threads=threads)[:3]
     none = prober.probe(queries[:1], 2)[0][1]
     assert none == 0
     assert lims[31_000] == 0
-    assert len(found) >= 9000
+    assert len(matches) >= 9000
     for start in range(31_000, 40_000, 3000):
         part = prober.probe(queries[start : start + 3000], 2)
         rows = slice(lims[start], lims[start + 3000])
         assert np.array_equal(lims[start : start + 3001] - lims[start], part[0])
-        assert np.array_equal(found[rows], part[1])
+        assert np.array_equal(matches[rows], part[1])
         assert np.array_equal(distances[rows], part[2])
 
 
@@ -111,9 +111,9 @@ def test_the_most_matches_are_those_of_all_threads_together(count):
     matches = len(prober.probe(QUERIES, 3)[1])
     assert prober.probe(QUERIES, 3, matches - 1, threads=2) is None
     assert prober.probe(QUERIES, 3, matches // count - 1, threads=2) is None
-    found = prober.probe(QUERIES, 3, matches, threads=2)
-    assert found is not None
-    assert len(found[1]) == matches
+    result = prober.probe(QUERIES, 3, matches, threads=2)
+    assert result is not None
+    assert len(result[1]) == matches
 
 
 @pytest.mark.parametrize("damaged", [0, 3, 4])

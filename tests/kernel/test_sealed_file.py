@@ -41,8 +41,8 @@ def test_each_value_is_found_and_no_other(tmp_path, count, words):
                 file.get_many(rows(keys[order], words), np.ascontiguousarray(numbers[order]))
                 == values[order]
             )
-    found, in_range = file.range(0, last)
-    assert (in_range, Width(64 * words).numbers(found)) == (values, keys)
+    result, in_range = file.range(0, last)
+    assert (in_range, Width(64 * words).numbers(result)) == (values, keys)
     # between two keys, before the first and behind the last
     for number in (0, 1, count // 2, count):
         near = key_of(number, words)

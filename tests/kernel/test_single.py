@@ -63,9 +63,9 @@ def test_single_probes_answer_as_batches_do(tmp_path, made, codec):
         expected = answers(store, queries, radius=radius)
         assert [store.probe(query, radius) for query in queries] == expected
         inner = [check_width(bits).to_number(query) for query in queries]
-        found = [generation.single_prober(radius).probe(query) for query in inner]
-        assert [len(matches) for matches in found] == list(map(len, expected))
-        assert all(type(match) is fpstore.Match for matches in found for match in matches)
+        results = [generation.single_prober(radius).probe(query) for query in inner]
+        assert [len(matches) for matches in results] == list(map(len, expected))
+        assert all(type(match) is fpstore.Match for matches in results for match in matches)
     assert [store.probe(query) for query in queries] == answers(store, queries)
     store.close()
 
@@ -85,16 +85,16 @@ def test_a_handler_in_the_middle_of_a_probe_probes_too(tmp_path):
     stored = numbers(rng, 1 << 17, 64)
     with fpstore.build(tmp_path / "s", stored, design="manku-4") as store:
         expected = store.probe(stored[0])
-        found = []
-        old = signal.signal(signal.SIGALRM, lambda *_: found.append(store.probe(stored[0])))
+        collected = []
+        old = signal.signal(signal.SIGALRM, lambda *_: collected.append(store.probe(stored[0])))
         try:
-            while not found:
+            while not collected:
                 signal.setitimer(signal.ITIMER_REAL, 0.0001)
                 matches = store.probe(stored[1], 24)
                 signal.setitimer(signal.ITIMER_REAL, 0)
         finally:
             signal.signal(signal.SIGALRM, old)
-        assert set(map(repr, found)) == {repr(expected)}
+        assert set(map(repr, collected)) == {repr(expected)}
         assert [matches] == answers(store, [stored[1]], radius=24)
 
 

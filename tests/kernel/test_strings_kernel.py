@@ -73,13 +73,15 @@ def test_strings_of_decompressed_records(records, data):
     encoded = [[text.encode() for text in record] for record in records]
     contents = [separated(record) for record in encoded]
     counts = words(*map(len, records))
-    asked = [
+    requests = [
         sorted(data.draw(st.lists(st.integers(0, len(record) - 1), max_size=12)))
         for record in records
     ]
-    lims = np.cumsum([0, *map(len, asked)], dtype=np.uint64)
-    ranks = words(*(rank for part in asked for rank in part))
-    expected = [record[rank] for record, part in zip(encoded, asked, strict=True) for rank in part]
+    lims = np.cumsum([0, *map(len, requests)], dtype=np.uint64)
+    ranks = words(*(rank for part in requests for rank in part))
+    expected = [
+        record[rank] for record, part in zip(encoded, requests, strict=True) for rank in part
+    ]
     places = words(*data.draw(st.permutations(range(len(expected)))))
     out = [""] * len(expected)
     assert _kernel.place_strings(contents, counts, lims, ranks, places, out) == sum(
@@ -126,19 +128,19 @@ def test_an_empty_string_and_one_that_is_not_utf8_are_not_placed(bad):
 
 
 def test_places_and_ranks_outside_are_refused():
-    contents, counts, lims, one = [b"a\xff"], words(1), words(0, 1), words(0)
+    contents, counts, lims, single = [b"a\xff"], words(1), words(0, 1), words(0)
     for call in (
-        lambda: _kernel.place_strings(contents, counts, lims, words(1), one, [""]),
-        lambda: _kernel.place_strings(contents, counts, lims, one, words(1), [""]),
+        lambda: _kernel.place_strings(contents, counts, lims, words(1), single, [""]),
+        lambda: _kernel.place_strings(contents, counts, lims, single, words(1), [""]),
         lambda: _kernel.equal_strings(np.zeros(1, np.uint8), words(1), words(1), words(0, 1)),
     ):
         with pytest.raises(IndexError):
             call()
     for call in (
-        lambda: _kernel.place_strings(contents, counts, words(0), one, one, [""]),
-        lambda: _kernel.place_strings(contents, counts, words(0, 2), one, one, [""]),
-        lambda: _kernel.place_strings(contents, counts, words(1, 0), one, one, [""]),
-        lambda: _kernel.place_strings(contents, counts, lims, one, words(), [""]),
+        lambda: _kernel.place_strings(contents, counts, words(0), single, single, [""]),
+        lambda: _kernel.place_strings(contents, counts, words(0, 2), single, single, [""]),
+        lambda: _kernel.place_strings(contents, counts, words(1, 0), single, single, [""]),
+        lambda: _kernel.place_strings(contents, counts, lims, single, words(), [""]),
         lambda: _kernel.checked_frames([b""], words(), 9),
         lambda: _kernel.hash_strings(b"ab", words(3)),
         lambda: _kernel.equal_strings(np.zeros(1, np.uint8), words(2), words(0), words(0, 1)),

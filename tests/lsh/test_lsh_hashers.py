@@ -41,26 +41,26 @@ def precomputed_pairs(similarity):
     ],
 )
 def test_an_index_finds_what_its_plan_says(tmp_path, hasher, threshold, pairs, options):
-    stored, asked = pairs
+    stored, requests = pairs
     form = plan(10**5, hasher, threshold, 0.9, **options)
     with fpstore.lsh.build(
         tmp_path / "index.lsh", stored, np.arange(N), hasher=hasher, plan=form
     ) as index:
-        found = index.probe_many(asked)
+        result = index.probe_many(requests)
         matches = [
-            next((match for match in one if match.id == place), None)
-            for place, one in enumerate(found)
+            next((match for match in item if match.id == place), None)
+            for place, item in enumerate(result)
         ]
-    share, told = (
+    share, message = (
         np.mean([match is not None for match in matches]),
         recall_at(form, hasher, threshold),
     )
-    assert told >= 0.9
-    least = told - 5 * math.sqrt(told * (1 - told) / N) - 0.01
+    assert message >= 0.9
+    least = message - 5 * math.sqrt(message * (1 - message) / N) - 0.01
     assert share > least
     # whose keys and signatures have values in common, and find more
     if not isinstance(hasher, PrecomputedMinHash):
-        assert share < 2 * told - least
+        assert share < 2 * message - least
     near = [match.similarity for match in matches if match is not None]
     assert np.mean(near) == pytest.approx(threshold, rel=0.15)
 
@@ -68,7 +68,7 @@ def test_an_index_finds_what_its_plan_says(tmp_path, hasher, threshold, pairs, o
 def test_arrays_of_datasketch_and_rensa_are_indexed(tmp_path):
     sets = [[f"{first}-{place}" for place in range(60)] for first in range(40)]
     # of a Jaccard similarity of 0.82
-    others = [[*some[:54], *(f"{word}'" for word in some[54:])] for some in sets]
+    others = [[*part[:54], *(f"{word}'" for word in part[54:])] for part in sets]
 
     def by_datasketch(words):
         minhash = datasketch.MinHash(num_perm=128)
@@ -81,7 +81,7 @@ def test_arrays_of_datasketch_and_rensa_are_indexed(tmp_path):
         return minhash.digest()
 
     for name, make in (("datasketch", by_datasketch), ("rensa", by_rensa)):
-        stored, asked = ([make(words) for words in some] for some in (sets, others))
+        stored, queries = ([make(words) for words in part] for part in (sets, others))
         index = fpstore.lsh.build(
             tmp_path / f"{name}.lsh",
             stored,
@@ -90,6 +90,6 @@ def test_arrays_of_datasketch_and_rensa_are_indexed(tmp_path):
             threshold=0.7,
         )
         with index:
-            found = [{match.id for match in one} for one in index.probe_many(asked)]
-        assert sum(place in ids for place, ids in enumerate(found)) >= 38
-        assert all(ids <= {place} for place, ids in enumerate(found))
+            matches = [{match.id for match in item} for item in index.probe_many(queries)]
+        assert sum(place in ids for place, ids in enumerate(matches)) >= 38
+        assert all(ids <= {place} for place, ids in enumerate(matches))

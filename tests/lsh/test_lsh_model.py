@@ -33,8 +33,8 @@ def described(model, words, ids):
         HASHER.signatures(words),
     )
     return [
-        model.document(*one)
-        for one in zip(sketches.tolist(), map(bytes, signatures), ids, strict=True)
+        model.document(*item)
+        for item in zip(sketches.tolist(), map(bytes, signatures), ids, strict=True)
     ]
 
 
@@ -45,23 +45,23 @@ def add(model, words, ids):
 def expected(model, words, radius=None):
     estimates = HASHER.estimate(np.arange(HASHER.signature_bits + 1))
     return [
-        [(name, estimates[distance]) for distance, name in model.find(asked, radius)]
-        for asked in described(model, words, range(len(words)))
+        [(name, estimates[distance]) for distance, name in model.find(query, radius)]
+        for query in described(model, words, range(len(words)))
     ]
 
 
 def answers(matches):
-    return [[tuple(match) for match in found] for found in matches]
+    return [[tuple(match) for match in item] for item in matches]
 
 
 def check(index, model, rng, known):
-    asked = some_words(rng, 5) + rng.sample(known, min(len(known), 5))
+    queries = some_words(rng, 5) + rng.sample(known, min(len(known), 5))
     assert len(index) == len(model.documents)
-    assert answers(index.probe_many(asked, threads=1)) == expected(model, asked)
-    assert answers([index.probe(asked[-1])]) == expected(model, asked[-1:])
+    assert answers(index.probe_many(queries, threads=1)) == expected(model, queries)
+    assert answers([index.probe(queries[-1])]) == expected(model, queries[-1:])
     radius = rng.randrange(HASHER.signature_bits)
-    assert answers(index.probe_many(asked, radius=radius, threads=3)) == expected(
-        model, asked, radius
+    assert answers(index.probe_many(queries, radius=radius, threads=3)) == expected(
+        model, queries, radius
     )
 
 
@@ -73,9 +73,9 @@ def test_changes_and_answers_are_those_of_a_model(tmp_path, kind, seed):
     words = some_words(rng, count)
     used = 0
 
-    def ids_of(some):
+    def ids_of(part):
         nonlocal used
-        first, used = used, used + len(some)
+        first, used = used, used + len(part)
         return [
             f"id-{i}" if kind == "string" else i * 7 if kind == "integer" else i
             for i in range(first, used)
@@ -95,15 +95,15 @@ def test_changes_and_answers_are_those_of_a_model(tmp_path, kind, seed):
     index = fpstore.open(tmp_path / "i.lsh", "r+", hasher=HASHER)
     for _ in range(40):
         change = rng.choice(["insert", "upsert", "delete", "probe_insert", "merge", "reopen"])
-        some = some_words(rng, rng.randrange(1, 8))
+        part = some_words(rng, rng.randrange(1, 8))
         if change == "insert":
-            new = ids_of(some)
-            assert index.insert(some, given(new)) == len(some)
-            add(model, some, new)
+            new = ids_of(part)
+            assert index.insert(part, given(new)) == len(part)
+            add(model, part, new)
         elif change == "upsert" and kind != "row" and model.documents:
-            old = [rng.choice(model.documents).id for _ in some]
-            index.upsert(some, old)
-            last = dict(zip(old, described(model, some, old), strict=True))
+            old = [rng.choice(model.documents).id for _ in part]
+            index.upsert(part, old)
+            last = dict(zip(old, described(model, part, old), strict=True))
             order = sorted(last, key=lambda name: len(old) - 1 - old[::-1].index(name))
             model.documents = [document for document in model.documents if document.id not in last]
             model.documents += [last[name] for name in order]
@@ -114,15 +114,15 @@ def test_changes_and_answers_are_those_of_a_model(tmp_path, kind, seed):
             )
             model.documents = [document for document in model.documents if document.id not in gone]
         elif change == "probe_insert":
-            new = ids_of(some)
+            new = ids_of(part)
             if kind == "row":
                 used = new[0]
-            matches = index.probe_insert_many(some, given(new))
-            places = iter(range(len(some)))
+            matches = index.probe_insert_many(part, given(new))
+            places = iter(range(len(part)))
             for place, (document, own) in enumerate(
-                zip(described(model, some, new), answers(matches), strict=True)
+                zip(described(model, part, new), answers(matches), strict=True)
             ):
-                assert own == expected(model, some[place : place + 1])[0]
+                assert own == expected(model, part[place : place + 1])[0]
                 assert bool(matches.inserted[place]) == (not own)
                 if not own:
                     name = used + next(places) if kind == "row" else document.id
@@ -134,7 +134,7 @@ def test_changes_and_answers_are_those_of_a_model(tmp_path, kind, seed):
         elif change == "reopen":
             index.close()
             index = fpstore.open(tmp_path / "i.lsh", "r+", hasher=HASHER)
-        known = words + some
+        known = words + part
         check(index, model, rng, known)
         check(reader, model, rng, known)
     assert index.verify().ok
@@ -157,8 +157,8 @@ def test_any_bands_and_sizes(tmp_path, bands, rows, count):
     rng = random.Random(count)
     words = some_words(rng, count)
     index, model = new_index(tmp_path / "i.lsh", words, list(range(count)), bands, rows, 10)
-    asked = words[:20] + some_words(rng, 20)
-    assert answers(index.probe_many(asked, threads=2)) == expected(model, asked)
+    queries = words[:20] + some_words(rng, 20)
+    assert answers(index.probe_many(queries, threads=2)) == expected(model, queries)
     assert index.verify().ok
 
 
@@ -172,26 +172,27 @@ def test_look_ups_by_further_keys(tmp_path, probes):
     estimates, more = HASHER.estimate(np.arange(HASHER.signature_bits + 1)), 0
 
     def wanted(word):
-        asked = described(model, [word], [None])[0]
+        requests = described(model, [word], [None])[0]
         values = HASHER.probes(word, 3, 5, probes)
         sketches = [values[:, probe].reshape(-1).tolist() for probe in range(probes)]
         keys = frozenset().union(*(model.document(sketch, b"", None).keys for sketch in sketches))
-        assert keys > asked.keys
+        assert keys > requests.keys
         return [
-            (name, estimates[distance]) for distance, name in model.find(asked._replace(keys=keys))
-        ], len(model.find(asked))
+            (name, estimates[distance])
+            for distance, name in model.find(requests._replace(keys=keys))
+        ], len(model.find(requests))
 
     for word in words[:30] + some_words(rng, 30):
-        found, alone = wanted(word)
-        more += len(found) - alone
-        assert answers([index.probe(word)]) == [found]
+        result, alone = wanted(word)
+        more += len(result) - alone
+        assert answers([index.probe(word)]) == [result]
     assert more > 0
     index.close()
     with fpstore.open(tmp_path / "i.lsh", "r+", hasher=HASHER) as index:
         for word in some_words(rng, 20):
-            found = index.probe_insert_many([word, word])
-            assert list(found.inserted) == [not wanted(word)[0], False]
-            if found.inserted[0]:
+            result = index.probe_insert_many([word, word])
+            assert list(result.inserted) == [not wanted(word)[0], False]
+            if result.inserted[0]:
                 add(model, [word], [len(model.documents)])
 
 
@@ -208,9 +209,9 @@ def test_pairs_and_clusters(tmp_path):
         )
         for i, j in pairs
     }
-    found = [pair for batch in index.pairs() for pair in batch]
-    assert len(found) == len(wanted)
-    assert set(found) == wanted
+    results = [pair for batch in index.pairs() for pair in batch]
+    assert len(results) == len(wanted)
+    assert set(results) == wanted
     assert {tuple(cluster) for cluster in index.clusters(group="connected")} == set(
         components(400, pairs)
     )
@@ -230,7 +231,7 @@ def components(count, pairs):
     sets = {}
     for i in range(count):
         sets.setdefault(root(i), []).append(f"w{i}")
-    return [tuple(some) for some in sets.values() if len(some) > 1]
+    return [tuple(part) for part in sets.values() if len(part) > 1]
 
 
 def test_many_documents_of_one_key_are_joined(tmp_path, set_limits):

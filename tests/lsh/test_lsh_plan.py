@@ -19,20 +19,20 @@ HASHER = MinHash(size=5)
 @pytest.mark.parametrize("n", [1, 1000, 10**6, 10**9])
 @pytest.mark.parametrize(("threshold", "recall"), [(0.75, 0.9), (0.8, 0.95), (0.9, 0.99)])
 def test_a_plan_is_the_smallest_that_suffices(n, threshold, recall):
-    found = plan(n, HASHER, threshold, recall)
-    assert recall <= recall_at(found, HASHER, threshold) < 1
-    smaller = LshPlan(**{**vars(found), "radius": found.radius - 1})
+    result = plan(n, HASHER, threshold, recall)
+    assert recall <= recall_at(result, HASHER, threshold) < 1
+    smaller = LshPlan(**{**vars(result), "radius": result.radius - 1})
     assert recall_at(smaller, HASHER, threshold) < recall
-    assert found.false_candidates <= 32
+    assert result.false_candidates <= 32
 
     needed = recall / (1 - (1 - recall) / 10)
-    for bands, rows in itertools.product(range(1, found.bands + 1), range(1, 60)):
+    for bands, rows in itertools.product(range(1, result.bands + 1), range(1, 60)):
         by_keys = 1 - (1 - threshold**rows) ** bands
         enough = (
-            n * bands * HASHER.law.background**rows + bands * n * bands / 2**found.key_bits <= 32
+            n * bands * HASHER.law.background**rows + bands * n * bands / 2**result.key_bits <= 32
             and by_keys >= needed
         )
-        assert not enough or (bands == found.bands and rows <= found.rows)
+        assert not enough or (bands == result.bands and rows <= result.rows)
 
 
 def test_the_form_of_keys_and_numbers():
@@ -44,10 +44,10 @@ def test_the_form_of_keys_and_numbers():
         (1 << 31, 32),
         (1 << 32, 32),
     ):
-        found = plan(n, HASHER, 0.9)
-        assert found.number_bits == numbers
-        assert found.key_bits == min(
-            64 - numbers, (n - 1).bit_length() + 8 + (found.bands - 1).bit_length()
+        result = plan(n, HASHER, 0.9)
+        assert result.number_bits == numbers
+        assert result.key_bits == min(
+            64 - numbers, (n - 1).bit_length() + 8 + (result.bands - 1).bit_length()
         )
 
 
@@ -68,19 +68,19 @@ def test_another_size_keeps_bands_and_radius():
 
 @pytest.mark.parametrize(("threshold", "similarity"), [(0.6, 0.6), (0.8, 0.7), (0.8, 0.8)])
 def test_the_recall_that_a_plan_tells_is_measured_on_sets(threshold, similarity):
-    found = plan(10**6, HASHER, threshold, 0.9)
+    result = plan(10**6, HASHER, threshold, 0.9)
     pairs, common, size = 700, round(120 * 2 * similarity / (1 + similarity)), 120
     sets = [[f"{pair}-{i}" for i in range(2 * size - common)] for pair in range(pairs)]
     (a,), (b,) = (
-        list(HASHER.sketched(some, found.bands * found.rows))
-        for some in ([s[:size] for s in sets], [s[size - common :] for s in sets])
+        list(HASHER.sketched(part, result.bands * result.rows))
+        for part in ([s[:size] for s in sets], [s[size - common :] for s in sets])
     )
-    agree = (a.sketches == b.sketches).reshape(pairs, found.bands, found.rows).all(2).any(1)
+    agree = (a.sketches == b.sketches).reshape(pairs, result.bands, result.rows).all(2).any(1)
     share = (
-        agree & (bits_that_differ(a.signatures, b.signatures) * 224 <= found.radius + 0.5)
+        agree & (bits_that_differ(a.signatures, b.signatures) * 224 <= result.radius + 0.5)
     ).mean()
-    told = recall_at(found, HASHER, common / (2 * size - common))
-    assert abs(share - told) < 5 * np.sqrt(told * (1 - told) / pairs)
+    message = recall_at(result, HASHER, common / (2 * size - common))
+    assert abs(share - message) < 5 * np.sqrt(message * (1 - message) / pairs)
 
 
 def test_the_table_has_what_it_tells():

@@ -38,7 +38,7 @@ def content(index, asked=TEXTS):
     ]
     return (
         rows,
-        [[tuple(match) for match in one] for one in matches],
+        [[tuple(match) for match in item] for item in matches],
         index.stats()["id_kind"],
     )
 

@@ -52,7 +52,7 @@ def test_the_bytes_of_both_stores(tmp_path):
         assert list(keys) == sorted(entries)
     with fpstore.open(tmp_path / "i.lsh" / "documents") as documents:
         assert list(documents) == [
-            document_row(number, bytes(one)) for number, one in enumerate(signatures)
+            document_row(number, bytes(signature)) for number, signature in enumerate(signatures)
         ]
 
 
@@ -108,14 +108,14 @@ def test_numbers_become_wider(tmp_path, set_limits, growth):
     reader, bits = opened(tmp_path / "i.lsh"), []
     with opened(tmp_path / "i.lsh", "r+") as index:
         for start in range(5, 80, 3 if growth == "insert" else 1):
-            some = range(start, min(start + (3 if growth == "insert" else 1), 80))
-            index.insert([WORDS[i] for i in some], [f"w{i}" for i in some])
+            part = range(start, min(start + (3 if growth == "insert" else 1), 80))
+            index.insert([WORDS[i] for i in part], [f"w{i}" for i in part])
             if growth == "merge" and start % 3 == 0:
                 index.merge()
             bits.append(index.stats()["number_bits"])
-            for word in (WORDS[0], WORDS[some[-1]]):
-                asked = model.documents[WORDS.index(word)]
-                wanted = [name for _, name in model.find(asked) if int(name[1:]) <= some[-1]]
+            for word in (WORDS[0], WORDS[part[-1]]):
+                requests = model.documents[WORDS.index(word)]
+                wanted = [name for _, name in model.find(requests) if int(name[1:]) <= part[-1]]
                 assert [match.id for match in index.probe(word)] == wanted
                 assert [match.id for match in reader.probe(word)] == wanted
         assert bits[0] == 4

@@ -142,7 +142,7 @@ def greedy(model, order):
         )
         groups.setdefault(own, []).append(i)
     return {
-        (f"w{r}", frozenset(f"w{i}" for i in some)) for r, some in groups.items() if len(some) > 1
+        (f"w{r}", frozenset(f"w{i}" for i in part)) for r, part in groups.items() if len(part) > 1
     }
 
 
@@ -360,11 +360,11 @@ def test_exact_distances(tmp_path):
     vectors = rng.normal(size=(400, 16))
     hasher = PStable(dimension=16, radius=2.0)
     index = lsh.build(tmp_path / "i", vectors, hasher=hasher, threshold=2.0)
-    asked = vectors[3] + rng.normal(size=16) * 0.1
-    matches = index.probe(asked, verify=lambda ids: vectors[ids])
+    queries = vectors[3] + rng.normal(size=16) * 0.1
+    matches = index.probe(queries, verify=lambda ids: vectors[ids])
     assert matches[0].id == 3
     distances = {match.id: match.similarity for match in matches}
-    assert distances == pytest.approx({i: np.linalg.norm(vectors[i] - asked) for i in distances})
+    assert distances == pytest.approx({i: np.linalg.norm(vectors[i] - queries) for i in distances})
     assert max(distances.values()) <= 2.0
     assert list(distances.values()) == sorted(distances.values())
 

@@ -112,8 +112,12 @@ def test_equals_one_process(tmp_path, case, suffix):
     result, plan, summary = both_ways(tmp_path, source, text="text", **CASES[case])
     assert len(result.removed) > 20
     kept = len(result.kept)
-    told = {"documents": 240, "not_compared": result.not_compared, "clusters": len(result.clusters)}
-    assert summary == {**told, "removed": 240 - kept, "kept": kept}
+    output = {
+        "documents": 240,
+        "not_compared": result.not_compared,
+        "clusters": len(result.clusters),
+    }
+    assert summary == {**output, "removed": 240 - kept, "kept": kept}
     assert plan.finish() == summary
     assert json.loads((tmp_path / "many" / "_fpstore.json").read_text()) == {
         "plan": plan.digest,
@@ -142,8 +146,8 @@ def test_equal_rows_of_a_part_are_sent_once(tmp_path, search, slice_rows, star_r
     rows = rows_of(60, seed=2)
     for number in range(2):
         common = [
-            {**rows[0], "text": "a page that is in the corpus many times", "number": one}
-            for one in range(500)
+            {**rows[0], "text": "a page that is in the corpus many times", "number": item}
+            for item in range(500)
         ]
         write(tmp_path / "in" / f"{number}.jsonl", [*common, *rows[number::2], *common])
     options = {"text": "text", "id": "number", "keep": "smallest", **SEARCHES[search]}
@@ -175,9 +179,9 @@ def test_rows_with_other_keys_are_sent(wide):
     else:
         rows = np.ascontiguousarray(rows[:, 1]) * np.array([1, 1, 1, 1, 1, 3, 1], np.uint64)
     bands = [np.array(keys, np.uint64) for keys in ([1, 2, 1, 1, 3, 3, 1], [1, 2, 1, 9, 3, 3, 1])]
-    assert [one.tolist() for one in find_repeats(rows, bands)] == [[2, 6], [0, 0]]
-    assert [one.tolist() for one in find_repeats(rows, [])] == [[2, 3, 6], [0, 0, 0]]
-    assert [one.tolist() for one in find_repeats(rows[:0], bands)] == [[], []]
+    assert [item.tolist() for item in find_repeats(rows, bands)] == [[2, 6], [0, 0]]
+    assert [item.tolist() for item in find_repeats(rows, [])] == [[2, 3, 6], [0, 0, 0]]
+    assert [item.tolist() for item in find_repeats(rows[:0], bands)] == [[], []]
 
 
 @pytest.mark.sampled(1)
@@ -213,11 +217,11 @@ def test_stars_find_components(tmp_path, kind, bits):
 
     for index in range(2, plan.tasks):
         plan.run(do, index, make_resources(None, 1, None))
-    found = {}
+    collected = {}
     for number in range(1 << bits):
         nodes, labels = star_labels(plan, number)
-        found.update(zip(nodes.tolist(), labels.tolist(), strict=True))
-    assert found == {int(node): int(firsts[node]) for node in np.unique(pairs).tolist()}
+        collected.update(zip(nodes.tolist(), labels.tolist(), strict=True))
+    assert collected == {int(node): int(firsts[node]) for node in np.unique(pairs).tolist()}
 
 
 @pytest.mark.sampled(1)
@@ -268,8 +272,8 @@ def test_lists_of_parts_are_joined(tmp_path, set_limits, kind, ids):
         # some parts have no rows
         made += [1 << rng.randrange(64) ^ rng.choice(made) for _ in range(20 * (number % 3))]
         rows = [
-            {"fp": f"{one:016x}", "id": 7 * n if ids != "strings" else f"k{n}"}
-            for n, one in enumerate(made[-25:])
+            {"fp": f"{item:016x}", "id": 7 * n if ids != "strings" else f"k{n}"}
+            for n, item in enumerate(made[-25:])
         ]
         if ids == "some strings" and number == 5:
             rows[0]["id"] = "k"
@@ -344,10 +348,10 @@ def test_equal_fingerprints_are_a_cluster_without_a_common_band(tmp_path):
 )
 def test_scores_of_parts_have_one_length(tmp_path, scores):
     """Keys of numbers of many digits have more words than others, and a part may have none."""
-    for number, some in enumerate(scores):
+    for number, score in enumerate(scores):
         write(
             tmp_path / "in" / f"{number}.jsonl",
-            [{"fp": "00ff00ff00ff00ff", "s": one} for one in some],
+            [{"fp": "00ff00ff00ff00ff", "s": item} for item in score],
         )
     options = {"fingerprint": "fp", "score": "s", "keep": "highest"}
     both_ways(tmp_path, tmp_path / "in", part_bytes=1, **options)

@@ -36,8 +36,8 @@ def test_stages_run_in_order_and_what_is_done_is_left_out(tmp_path, plan):
     engines.run_stages(plan, lambda indexes: calls.append(indexes) or outcomes(plan, indexes[::-1]))
     stages = plan.status()
     assert calls[0] == [0, *range(2, stages[1].first)]
-    assert calls[1:] == [list(range(one.first, one.first + one.tasks)) for one in stages[1:]]
-    assert [one.done for one in stages] == [one.tasks for one in stages]
+    assert calls[1:] == [list(range(item.first, item.first + item.tasks)) for item in stages[1:]]
+    assert [item.done for item in stages] == [item.tasks for item in stages]
     assert {stage.left for stage in stages} == {()}
     engines.run_stages(plan, lambda indexes: pytest.fail("nothing is left"))
     plan.finish()
@@ -58,7 +58,7 @@ def test_what_may_pass_is_tried_three_times(plan, error):
         engines.run_stages(plan, failing)
     hashed = plan.status()[0].tasks
     assert calls == [list(range(hashed)), [0], [0]]
-    assert [one.done for one in plan.status()] == [hashed - 1, 0, 0, 0, 0, 0]
+    assert [stage.done for stage in plan.status()] == [hashed - 1, 0, 0, 0, 0, 0]
     engines.run_stages(plan, lambda indexes: outcomes(plan, indexes))
     assert plan.finish()["documents"] == 60
 
@@ -108,17 +108,17 @@ def test_an_error_of_a_task_is_returned_with_its_class(tmp_path, plan):
 def test_memory_of_numpy_that_runs_out_is_tried_again(tmp_path, plan, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setitem(dedup.DedupWork.tasks, "hash", lambda *_: np.empty(1 << 60, np.uint8))
-        (found,) = outcomes(plan, [0])
-    assert (found.task, found.error) == (0, "MemoryLimitError")
+        (result,) = outcomes(plan, [0])
+    assert (result.task, result.error) == (0, "MemoryLimitError")
     assert re.fullmatch(
         rf"{plan.path}: memory ran out in task 0: Unable to allocate 1.00 EiB for an array .*",
-        found.message,
+        result.message,
     )
     calls = []
 
     def failing_once(indexes):
         calls.append(indexes)
-        return [found] if len(calls) == 1 else outcomes(plan, indexes)
+        return [result] if len(calls) == 1 else outcomes(plan, indexes)
 
     engines.run_stages(plan, failing_once)
     assert calls[0] == calls[1]
@@ -177,7 +177,7 @@ def test_packages_that_process_texts_are_the_same_in_workers(tmp_path, make, ask
     maker = fpstore.MinHash(
         tokenizer=tokenizer, weighting="count" if tokenizer == "jieba" else "set"
     )
-    asked = {name: one for name, one in asked.items() if name != "tokenizer"}
+    asked = {name: item for name, item in asked.items() if name != "tokenizer"}
     more = {"hasher": maker, "threshold": 0.8} if make == "lsh" else {"fingerprinter": maker}
     make = {"dedup": plan_dedup, "build": plan_build, "lsh": plan_lsh}[make]
     plan = make(
@@ -199,9 +199,11 @@ def test_packages_that_process_texts_are_the_same_in_workers(tmp_path, make, ask
         other = content | {"libraries": content["libraries"] | {name: "0.1"}}
         other["digest"] = plan_digest(other)
         file.write_text(json.dumps(other))
-        found = engines.attempt(plan.path, other["digest"], 0, 64 << 20)
-        assert found.error == "FormatVersionError"
-        assert f"was made by {name} 0.1, and here is {version}: results may differ" in found.message
+        result = engines.attempt(plan.path, other["digest"], 0, 64 << 20)
+        assert result.error == "FormatVersionError"
+        assert (
+            f"was made by {name} 0.1, and here is {version}: results may differ" in result.message
+        )
 
 
 def test_a_job_that_ended_early_goes_on(tmp_path):

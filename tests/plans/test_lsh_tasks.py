@@ -31,7 +31,7 @@ def content(index, texts):
         [(rows.tolist(), lims.tolist(), list(ids)) for rows, lims, ids in store.items()]
         for store in stores
     ]
-    found = [[tuple(match) for match in matches] for matches in index.probe_many(texts)]
+    results = [[tuple(match) for match in matches] for matches in index.probe_many(texts)]
     pairs = [
         pair for batch in index.pairs() for pair in zip(batch.ids_a(), batch.ids_b(), strict=True)
     ]
@@ -41,7 +41,7 @@ def content(index, texts):
         for name in ("ids", "id_kind", "threshold", "recall", "bands", "rows", "radius", "key_bits")
     }
     assert index.verify().ok
-    return held, found, pairs, form, index.hasher
+    return held, results, pairs, form, index.hasher
 
 
 def one_index(path, files, id=None, id_type="auto", text="text", **asked):
@@ -79,19 +79,19 @@ def test_an_index_equals_the_one_of_a_process(tmp_path, set_limits, suffix, key,
     assert len(plan) == (4 if suffix != "parquet" else 10)
     summary = finished(plan)
     with (
-        one_index(tmp_path / "one.lsh", sorted(source.iterdir()), key, kind) as one,
+        one_index(tmp_path / "one.lsh", sorted(source.iterdir()), key, kind) as single,
         fpstore.open(tmp_path / "many.lsh") as many,
     ):
-        assert content(many, TEXTS) == content(one, TEXTS)
-        size = one.stats()["bytes"]["total"]
+        assert content(many, TEXTS) == content(single, TEXTS)
+        size = single.stats()["bytes"]["total"]
         assert summary == {
             "texts": 240,
-            "documents": len(one),
-            "bands": one.bands[0],
+            "documents": len(single),
+            "bands": single.bands[0],
             "bytes": size,
         }
-        assert 200 < len(one) < 240
-        assert len(content(one, TEXTS)[2]) > 20
+        assert 200 < len(single) < 240
+        assert len(content(single, TEXTS)[2]) > 20
     of_one, of_many = digests_in(tmp_path / "one.lsh"), digests_in(tmp_path / "many.lsh")
     assert of_one.keys() == of_many.keys()
     named = {
@@ -137,10 +137,10 @@ def test_another_hasher_of_texts(tmp_path):
     with (
         one_index(
             tmp_path / "one.lsh", sorted(source.iterdir()), "key", hasher=SimMinHash()
-        ) as one,
+        ) as single,
         fpstore.open(tmp_path / "many.lsh") as many,
     ):
-        assert content(many, TEXTS) == content(one, TEXTS)
+        assert content(many, TEXTS) == content(single, TEXTS)
 
 
 def test_several_columns_and_pages(tmp_path):
@@ -184,9 +184,9 @@ def test_which_number_of_documents_bands_are_planned_for(tmp_path):
         ),
         ("jsonl", (("lsh_plan", form), ("threshold", None))): form,
     }
-    assert len({(one.bands, one.rows) for one in expected.values()}) > 2
-    for number, ((suffix, asked), wanted) in enumerate(expected.items()):
-        how = {"text": "text", "threshold": 0.5, **dict(asked)}
+    assert len({(case.bands, case.rows) for case in expected.values()}) > 2
+    for number, ((suffix, item), wanted) in enumerate(expected.items()):
+        how = {"text": "text", "threshold": 0.5, **dict(item)}
         finished(
             plan_lsh(
                 tmp_path / f"p{number}",
@@ -261,10 +261,10 @@ def test_a_build_that_is_killed(tmp_path, monkeypatch, when):
     assert again.finish()["documents"] > 200
     assert {path.name for path in tmp_path.iterdir()} == {"corpus", "plan", "i.lsh"}
     with (
-        one_index(tmp_path / "one.lsh", sorted(source.iterdir())) as one,
+        one_index(tmp_path / "one.lsh", sorted(source.iterdir())) as single,
         fpstore.open(tmp_path / "i.lsh") as many,
     ):
-        assert content(many, TEXTS) == content(one, TEXTS)
+        assert content(many, TEXTS) == content(single, TEXTS)
 
 
 def test_an_index_that_is_there(tmp_path):
@@ -315,12 +315,12 @@ def test_processes_that_build_at_once(tmp_path):
         subprocess.Popen([sys.executable, "-P", "-c", RUN, plan.path], stderr=subprocess.PIPE)
         for _ in range(2)
     ]
-    assert [(one.communicate()[1], one.returncode) for one in running] == [(b"", 0)] * 2
+    assert [(single.communicate()[1], single.returncode) for single in running] == [(b"", 0)] * 2
     with (
-        one_index(tmp_path / "one.lsh", sorted(source.iterdir()), "key") as one,
+        one_index(tmp_path / "one.lsh", sorted(source.iterdir()), "key") as single,
         fpstore.open(tmp_path / "i.lsh") as many,
     ):
-        assert content(many, TEXTS) == content(one, TEXTS)
+        assert content(many, TEXTS) == content(single, TEXTS)
 
 
 def test_what_is_refused(tmp_path, set_limits):

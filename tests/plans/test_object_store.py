@@ -30,9 +30,9 @@ FOLDER = "a folder/größe 100%"  # which a URI would escape
 
 
 def free_port():
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
+    with socket.socket() as result:
+        result.bind(("127.0.0.1", 0))
+        return result.getsockname()[1]
 
 
 @contextmanager
@@ -55,10 +55,10 @@ def serving(**variables):
 def answers(port):
     """Whether the server takes a connection; if not, wait a little."""
     with socket.socket() as asking:
-        found = asking.connect_ex(("127.0.0.1", port)) == 0
-    if not found:
+        result = asking.connect_ex(("127.0.0.1", port)) == 0
+    if not result:
         select.select([], [], [], 0.05)
-    return found
+    return result
 
 
 @pytest.fixture(scope="module")
@@ -69,13 +69,13 @@ def server():
 
 def asking(monkeypatch, url):
     """Let all clients of this process and its children ask a server."""
-    found = {
+    results = {
         "ENDPOINT_URL": url,
         "ACCESS_KEY_ID": "name",
         "SECRET_ACCESS_KEY": "secret",
         "DEFAULT_REGION": "us-east-1",
     }
-    for name, value in (found | {"EC2_METADATA_DISABLED": "true"}).items():
+    for name, value in (results | {"EC2_METADATA_DISABLED": "true"}).items():
         monkeypatch.setenv(f"AWS_{name}", value)
 
 
@@ -96,11 +96,11 @@ def uploaded(system, folder, to):
 
 def objects(system, name):
     """Return the contents of all objects in a bucket, but those that mark folders."""
-    found = system.get_file_info(fs.FileSelector(name, recursive=True))
+    result = system.get_file_info(fs.FileSelector(name, recursive=True))
     return {
-        one.path[len(name) + 1 :]: system.open_input_file(one.path).read()
-        for one in found
-        if one.type == fs.FileType.File
+        item.path[len(name) + 1 :]: system.open_input_file(item.path).read()
+        for item in result
+        if item.type == fs.FileType.File
     }
 
 
@@ -133,11 +133,11 @@ def corpus(bucket, tmp_path):
 
 
 def written(system, name):
-    found = objects(system, name)
-    manifest = json.loads(found.pop(f"{FOLDER}/out/_fpstore.json"))
-    left = [key for key in found if "/plan/" in key]
+    result = objects(system, name)
+    manifest = json.loads(result.pop(f"{FOLDER}/out/_fpstore.json"))
+    left = [key for key in result if "/plan/" in key]
     return (
-        {key: value for key, value in found.items() if "/corpus/" not in key and key not in left},
+        {key: value for key, value in result.items() if "/corpus/" not in key and key not in left},
         manifest["complete"],
         left,
     )
@@ -165,7 +165,7 @@ def test_runs_at_once(corpus, runs):
     plan = planned(name, slice_rows=30)
     command = [sys.executable, "-P", "-c", textwrap.dedent(RUN), plan.path]
     running = [subprocess.Popen(command, stderr=subprocess.PIPE) for _ in range(runs)]
-    assert [(one.communicate()[1], one.returncode) for one in running] == [(b"", 0)] * runs
+    assert [(item.communicate()[1], item.returncode) for item in running] == [(b"", 0)] * runs
     assert written(system, name)[:2] == (expected, True)
     assert all(stage.done == stage.tasks and stage.latest is not None for stage in plan.status())
     again = planned(name, slice_rows=30)

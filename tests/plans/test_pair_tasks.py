@@ -50,18 +50,18 @@ def store_of(path, rows, ids, width, shards):
         return fpstore.build(path, rows, ids, width=width)
     path.mkdir()
     for shard in range(shards):
-        some = slice(shard, None, max(shards - 1, 1)) if shard < max(shards - 1, 1) else slice(0, 0)
+        part = slice(shard, None, max(shards - 1, 1)) if shard < max(shards - 1, 1) else slice(0, 0)
         fpstore.build(
             path / f"shard-{shard:05d}.fps",
-            rows[some],
-            None if ids is None else ids[some],
+            rows[part],
+            None if ids is None else ids[part],
             width=width,
         ).close()
     return fpstore.ShardedStore.combine(path)
 
 
 def lines(batches):
-    return sorted(tuple(row.values()) for found in batches for row in found.to_arrow().to_pylist())
+    return sorted(tuple(row.values()) for batch in batches for row in batch.to_arrow().to_pylist())
 
 
 def written(folder):
@@ -113,13 +113,13 @@ def test_a_join_equals_one_process(tmp_path, asked, size, shards):
         store_of(tmp_path / "a", sides[0], ids_of("string", 200), width, shards[0]) as store,
         store_of(tmp_path / "b", sides[1], ids_of("int", 370), width, shards[1]) as other,
     ):
-        for number, (one, another) in enumerate(
+        for number, (item, another) in enumerate(
             [(store, other), (other, store)][: 1 if size < 100 else 2]
         ):
-            wanted = lines(one.join(another, radius))
+            wanted = lines(item.join(another, radius))
             plan = plan_join(
                 tmp_path / f"p{number}",
-                one,
+                item,
                 another,
                 tmp_path / f"o{number}",
                 radius=radius,
@@ -152,13 +152,13 @@ def test_stores_of_no_rows(tmp_path, counts):
         store_of(tmp_path / "b", rows[: counts[1]], None, 64, 0) as other,
     ):
         for number, slice_rows in enumerate((None, 1)):
-            found = tmp_path / f"o{number}", tmp_path / f"j{number}"
-            finished(plan_pairs(tmp_path / f"p{number}", other, found[0], slice_rows=slice_rows))
-            assert written(found[0]) == lines(other.pairs())
+            result = tmp_path / f"o{number}", tmp_path / f"j{number}"
+            finished(plan_pairs(tmp_path / f"p{number}", other, result[0], slice_rows=slice_rows))
+            assert written(result[0]) == lines(other.pairs())
             finished(
-                plan_join(tmp_path / f"q{number}", store, other, found[1], slice_rows=slice_rows)
+                plan_join(tmp_path / f"q{number}", store, other, result[1], slice_rows=slice_rows)
             )
-            assert written(found[1]) == lines(store.join(other))
+            assert written(result[1]) == lines(store.join(other))
 
 
 def test_a_store_with_changes_and_many_parts(tmp_path, set_limits):
@@ -185,9 +185,9 @@ def test_parts_of_a_store_have_each_fingerprint_once(tmp_path, set_limits):
         tmp_path / "s", np.arange(400_000, dtype=np.uint64) << np.uint64(40)
     ) as store:
         for parts in (1, 2, 3):
-            found = [[*pairs.part_pieces(store.snapshot(), part, parts)] for part in range(parts)]
-            assert sum(map(len, found)) > 3
-            rows = np.sort(np.concatenate([piece for some in found for piece in some]))
+            results = [[*pairs.part_pieces(store.snapshot(), part, parts)] for part in range(parts)]
+            assert sum(map(len, results)) > 3
+            rows = np.sort(np.concatenate([piece for subset in results for piece in subset]))
             assert np.array_equal(rows, np.concatenate([*store.snapshot().fingerprints()]))
 
 
@@ -209,8 +209,8 @@ def test_a_file_that_is_gone_or_cut_is_not_complete(tmp_path, what, damage):
         near_rows(300, 64, 2),
         [tmp_path / f"asked-{number}.npy" for number in range(3)],
     )
-    for path, some in zip(query_files, np.array_split(rows, 3), strict=True):
-        np.save(path, some)
+    for path, part in zip(query_files, np.array_split(rows, 3), strict=True):
+        np.save(path, part)
     with fpstore.build(tmp_path / "s", rows) as store:
         places = (
             tmp_path / "p",
@@ -254,11 +254,11 @@ def test_a_file_that_is_gone_or_cut_is_not_complete(tmp_path, what, damage):
 @pytest.mark.parametrize("queries", [None, 1 << 27])
 def test_many_rows_are_cut(width, radius, queries):
     """Radius 4 and more had one slice of all rows in each table whose buckets may differ."""
-    found = plan_slicing(1 << 33, radius, width, 1 << 25, queries)
-    assert all(bits >= min(8, width // (radius + 1)) for bits in found.bits)
-    assert not any(found.design.flips)
-    assert len(found.design.tables) == len(found.bits) == radius + 1
-    assert found.whole == ((width, radius) != (256, 10))
+    result = plan_slicing(1 << 33, radius, width, 1 << 25, queries)
+    assert all(bits >= min(8, width // (radius + 1)) for bits in result.bits)
+    assert not any(result.design.flips)
+    assert len(result.design.tables) == len(result.bits) == radius + 1
+    assert result.whole == ((width, radius) != (256, 10))
 
 
 @pytest.mark.sampled(1)
@@ -269,22 +269,22 @@ def test_slices_that_are_joined_as_a_whole(width, radius, bits):
     """Each pair comes from one slice of one table, also if it agrees in several."""
     rows = distinct_rows(check_fingerprints(near_rows(2000, width, radius), Width(width)))
     exact = [
-        one
-        for one in designs(1 << 33, radius, width)
-        if one.tables[0].prefix_bits and not any(one.flips)
+        item
+        for item in designs(1 << 33, radius, width)
+        if item.tables[0].prefix_bits and not any(item.flips)
     ]
-    slicing, found = Slicing(exact[0], [bits] * (radius + 1), True), []
+    slicing, collected = Slicing(exact[0], [bits] * (radius + 1), True), []
     for table in range(radius + 1):
-        for some in slice_places(table_keys(slicing.design, table, rows), bits):
-            found += [
+        for part in slice_places(table_keys(slicing.design, table, rows), bits):
+            collected += [
                 pair
-                for pairs in slicing.pairs([rows[some]], table, UNBOUNDED)
+                for pairs in slicing.pairs([rows[part]], table, UNBOUNDED)
                 for pair in as_lines(pairs)
             ]
     wanted = [
         pair for pairs in pairs_within(rows, scan_design(radius, width)) for pair in as_lines(pairs)
     ]
-    assert sorted(found) == sorted(wanted)
+    assert sorted(collected) == sorted(wanted)
     assert len(wanted) > 200
 
 
@@ -294,10 +294,10 @@ def as_lines(pairs):
 
 def test_all_ways_to_cut_are_tested():
     """By the cases above."""
-    found = {(False, False), (True, False), (True, True)}
+    results = {(False, False), (True, False), (True, True)}
     for width, radius in RADII:
         for slice_rows in (200, 20):
             slicing = plan_slicing(600, radius, width, slice_rows)
-            found.discard((all(slicing.bits), slicing.whole))
+            results.discard((all(slicing.bits), slicing.whole))
             assert Width(width) == slicing.design.width
-    assert not found
+    assert not results

@@ -57,7 +57,7 @@ def test_the_first_one_wins(place, rooted):
         slow.write_bytes(b"late")
         assert place.publish("a", b"first") == b"first"
     assert (place.read_all("a"), place.size("a")) == (b"first", 5)
-    assert [place.read("a", *some) for some in ((1, 3), (3, 9), (9, 2))] == [b"irs", b"st", b""]
+    assert [place.read("a", *part) for part in ((1, 3), (3, 9), (9, 2))] == [b"irs", b"st", b""]
     with place.open("a") as file:
         assert (Path(file).read_bytes() if isinstance(file, str) else file.read()) == b"first"
     assert [path.name for path in rooted.iterdir()] == ["a"]
@@ -157,9 +157,9 @@ def test_another_machine_is_left_alone(rooted):
 def test_scratch_folders(monkeypatch, tmp_path):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     (tmp_path / "fpstore-task-dead").mkdir()
-    with scratch_folder() as one, scratch_folder() as other:
-        assert sorted(tmp_path.iterdir()) == sorted([one, other])
-        assert one.stat().st_mode & 0o777 == 0o700
+    with scratch_folder() as single, scratch_folder() as other:
+        assert sorted(tmp_path.iterdir()) == sorted([single, other])
+        assert single.stat().st_mode & 0o777 == 0o700
     assert list(tmp_path.iterdir()) == []
 
 
@@ -201,7 +201,7 @@ def write(path, facts=None):
 def read(place):
     pieces = Pieces(place, "x.pieces")
     slices = [pieces.read("slices", number) for number in range(3)]
-    found = {name: pieces.read(name) for name in ARRAYS} | {"slices": np.concatenate(slices)}
+    results = {name: pieces.read(name) for name in ARRAYS} | {"slices": np.concatenate(slices)}
     ids = (
         pieces.read_ids("ids").texts(),
         pieces.read_ids("numbers").tolist(),
@@ -209,7 +209,7 @@ def read(place):
     )
     return (
         pieces.facts,
-        {name: (one.dtype, one.shape, one.tobytes()) for name, one in found.items()},
+        {name: (item.dtype, item.shape, item.tobytes()) for name, item in results.items()},
         ids,
     )
 
@@ -219,7 +219,9 @@ def test_pieces(place, rooted):
     facts, arrays, ids = read(place)
     assert facts == {"plan": "digest"}
     assert arrays.pop("slices") == (np.uint16, (3, 2), ARRAYS["wide"][[2, 0, 1]].tobytes())
-    assert arrays == {name: (one.dtype, one.shape, one.tobytes()) for name, one in ARRAYS.items()}
+    assert arrays == {
+        name: (item.dtype, item.shape, item.tobytes()) for name, item in ARRAYS.items()
+    }
     assert ids == (["a", "", "größe"], [0, 1, 2, 3, 4], None)
     pieces = Pieces(place, "x.pieces")
     assert ("words" in pieces, "other" in pieces) == (True, False)

@@ -42,13 +42,13 @@ def faults(tmp_path_factory):
 
 
 def test_equals_one_process_when_workers_end_or_are_refused(tmp_path, faults):
-    source, asked = (
+    source, options = (
         corpus_in(tmp_path / "corpus", count=120),
         {"threshold": 0.6, "id": "key", "keep": "smallest"},
     )
-    fpstore.dedup(source, tmp_path / "one", text="text", **asked)
+    fpstore.dedup(source, tmp_path / "one", text="text", **options)
     worker_faults.request(faults, "exit before", "exit after", "refuse before")
-    plan = Plan.of(DedupSpec(source, tmp_path / "many", text="text", **asked), part_bytes=4000)
+    plan = Plan.of(DedupSpec(source, tmp_path / "many", text="text", **options), part_bytes=4000)
     fpstore.ray.run(plan, memory="64MiB")
     summary = plan.finish(remove=True)
     assert summary["documents"] == 120

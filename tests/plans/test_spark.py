@@ -115,18 +115,18 @@ def wanted(tmp_path_factory):
 def test_equals_one_process(tmp_path, cluster, search):
     spark, faults = cluster
     worker_faults.request(faults)
-    source, asked = corpus_in(tmp_path / "corpus", count=120), {"text": "text", "search": search}
-    found = fpstore.dedup(source, tmp_path / "one", **asked)
+    source, options = corpus_in(tmp_path / "corpus", count=120), {"text": "text", "search": search}
+    result = fpstore.dedup(source, tmp_path / "one", **options)
     many, removed, small = (
         tmp_path / "many",
         tmp_path / "many.csv",
         {"part_bytes": 4000, "slice_rows": 500},
     )
-    plan = plan_dedup(None, source, many, removed=removed, **asked, **small)
+    plan = plan_dedup(None, source, many, removed=removed, **options, **small)
     summary = ended(spark, plan, memory="64MiB")
-    assert (summary["documents"], summary["removed"]) == (120, len(found.removed))
+    assert (summary["documents"], summary["removed"]) == (120, len(result.removed))
     assert files_in(many) == files_in(tmp_path / "one")
-    assert removed.read_bytes() == listed(found.removed, tmp_path / "one.csv")
+    assert removed.read_bytes() == listed(result.removed, tmp_path / "one.csv")
     assert not (tmp_path / "many.plan").exists()
     processes, executors, names = map(set, zip(*worker_faults.finished_tasks(faults), strict=True))
     assert len(executors) == 2
@@ -138,11 +138,11 @@ def test_equals_one_process(tmp_path, cluster, search):
 def test_workers_that_end_or_are_refused_change_nothing(tmp_path, cluster, wanted):
     """Also an executor, all of whose processes end."""
     spark, faults = cluster
-    source, asked, files = wanted
+    source, requests, files = wanted
     worker_faults.request(
         faults, "exit before", "exit after", "fail before", "refuse before", "kill before"
     )
-    ended(spark, plan_dedup(None, source, tmp_path / "many", **asked))
+    ended(spark, plan_dedup(None, source, tmp_path / "many", **requests))
     assert worker_faults.pending(faults) == []
     assert files_in(tmp_path / "many") == files
     names = [name for *_, name in worker_faults.finished_tasks(faults)]
@@ -154,12 +154,12 @@ def test_stores_of_shards(tmp_path, cluster):
     """Shards, matches, pairs and indexes are those of processes of this machine."""
     spark, _ = cluster
     corpus_in(tmp_path / "corpus", count=120)
-    asked = {"text": "text", "id": "number", "by": "prefix", "shard_rows": 40}
-    plan = plan_build(tmp_path / "plan", tmp_path / "corpus", tmp_path / "one", **asked)
+    options = {"text": "text", "id": "number", "by": "prefix", "shard_rows": 40}
+    plan = plan_build(tmp_path / "plan", tmp_path / "corpus", tmp_path / "one", **options)
     finished(plan)
     plan.remove()
-    told = ended(spark, plan_build(None, tmp_path / "corpus", tmp_path / "many", **asked))
-    assert told["shards"] > 1
+    output = ended(spark, plan_build(None, tmp_path / "corpus", tmp_path / "many", **options))
+    assert output["shards"] > 1
     assert set(files_in(tmp_path / "many")) == set(files_in(tmp_path / "one"))
     finished(
         plan_probe(
@@ -177,9 +177,9 @@ def test_stores_of_shards(tmp_path, cluster):
     for name in ("found", "pairs"):
         assert files_in(tmp_path / f"{name}-many") == files_in(tmp_path / f"{name}-one") != {}
     places = tmp_path / "corpus", tmp_path / "i.lsh"
-    told = ended(spark, plan_lsh(None, *places, text="text", threshold=0.5))
+    output = ended(spark, plan_lsh(None, *places, text="text", threshold=0.5))
     with fpstore.open(tmp_path / "i.lsh") as index:
-        assert len(index) == told["documents"] > 100
+        assert len(index) == output["documents"] > 100
 
 
 @pytest.mark.slow
@@ -189,9 +189,9 @@ def test_two_drivers_run_a_plan_at_once(tmp_path, cluster, wanted):
     Both run a task, and the faster one publishes.
     """
     spark, faults = cluster
-    source, asked, files = wanted
+    source, requests, files = wanted
     worker_faults.request(faults, "straggle before")
-    plan = plan_dedup(tmp_path / "plan", source, tmp_path / "many", **asked)
+    plan = plan_dedup(tmp_path / "plan", source, tmp_path / "many", **requests)
     with ThreadPoolExecutor(2) as pool:
         for job in [pool.submit(fpstore.spark.run, plan.path, spark) for _ in range(2)]:
             job.result()
@@ -205,11 +205,11 @@ def test_two_drivers_run_a_plan_at_once(tmp_path, cluster, wanted):
 @pytest.mark.slow
 def test_a_job_goes_on_where_it_ended(tmp_path, cluster, wanted):
     spark, faults = cluster
-    source, asked, files = wanted
-    plan = plan_dedup(tmp_path / "many.plan", source, tmp_path / "many", **asked)
+    source, requests, files = wanted
+    plan = plan_dedup(tmp_path / "many.plan", source, tmp_path / "many", **requests)
     plan.run(1)
     worker_faults.request(faults)
-    ended(spark, plan_dedup(None, source, tmp_path / "many", **asked))
+    ended(spark, plan_dedup(None, source, tmp_path / "many", **requests))
     assert "results/hash-00001.pieces" not in [
         name for *_, name in worker_faults.finished_tasks(faults)
     ]
@@ -222,22 +222,22 @@ def test_an_error_of_a_task_is_what_one_process_raises(tmp_path, cluster):
     plan, message = with_a_changed_input(tmp_path)
     with pytest.raises(fpstore.InputError, match=f"^{re.escape(message)}$"):
         fpstore.spark.run(tmp_path / "plan", spark)
-    assert [one.done for one in plan.status()] == [2, 0, 0, 0, 0, 0]
+    assert [stage.done for stage in plan.status()] == [2, 0, 0, 0, 0, 0]
     assert plan.status()[0].left == (1,)
 
 
 @pytest.mark.slow
 def test_a_full_disk_is_one_line_and_the_job_goes_on(tmp_path, cluster, wanted, mounted_disk):
     spark, faults = cluster
-    source, asked, files = wanted
+    source, requests, files = wanted
     disk = mounted_disk(8 << 20)
     worker_faults.request(faults)
-    plan = plan_dedup(disk / "plan", source, tmp_path / "many", **asked)
+    plan = plan_dedup(disk / "plan", source, tmp_path / "many", **requests)
     fill(disk, 2)
     with pytest.raises(fpstore.StorageError, match=r"/plan/.*No space left on device"):
         fpstore.spark.run(plan, spark)
     (disk / "filler").unlink()
-    ended(spark, plan_dedup(disk / "plan", source, tmp_path / "many", **asked))
+    ended(spark, plan_dedup(disk / "plan", source, tmp_path / "many", **requests))
     assert files_in(tmp_path / "many") == files
     assert list(disk.iterdir()) == []
 
@@ -324,8 +324,8 @@ def test_workers_without_fpstore_are_explained(tmp_path):
         "except fpstore.MissingExtraError as error: print(error)\nfinally: spark.stop()\n"
     )
     done = run_in(tmp_path, code, variables)
-    told = (
+    message = (
         "Spark's workers run a Python without fpstore: .* PYSPARK_PYTHON, .* such as "
         f"{re.escape(sys.executable)} .*\n"
     )
-    assert re.fullmatch(told, done.stdout), done.stderr
+    assert re.fullmatch(message, done.stdout), done.stderr

@@ -34,8 +34,8 @@ def near_rows(count, width, seed=1):
 def saved(folder, rows, files=2):
     """Write fingerprints to some files of numpy."""
     paths = [folder / f"rows-{number}.npy" for number in range(files)]
-    for path, some in zip(paths, np.array_split(rows, files), strict=True):
-        np.save(path, some)
+    for path, part in zip(paths, np.array_split(rows, files), strict=True):
+        np.save(path, part)
     return paths
 
 
@@ -49,12 +49,14 @@ def everything(store):
             fingerprints.tolist(), lims.tolist(), lims[1:].tolist(), strict=False
         )
     ]
-    pairs = [tuple(row.values()) for found in store.pairs() for row in found.to_arrow().to_pylist()]
-    found = [
+    pairs = [
+        tuple(row.values()) for matches in store.pairs() for row in matches.to_arrow().to_pylist()
+    ]
+    matches = [
         tuple(row.values())
         for row in store.probe_many(near_rows(300, store.width, 9)).to_arrow().to_pylist()
     ]
-    return content, sorted(found), sorted(pairs)
+    return content, sorted(matches), sorted(pairs)
 
 
 @pytest.mark.sampled(1)
@@ -76,14 +78,16 @@ def test_a_build_of_numbers_equals_one_store(tmp_path, width, by):
     summary = finished(plan)
     assert summary["shards"] > 1
     with (
-        fpstore.build(tmp_path / "one.fps", rows, radius=2, width=width) as one,
+        fpstore.build(tmp_path / "one.fps", rows, radius=2, width=width) as single,
         fpstore.open(tmp_path / "many") as many,
     ):
         assert many.plan == plan.digest
-        assert everything(many) == everything(one)
-        assert summary["fingerprints"] == len(one)
+        assert everything(many) == everything(single)
+        assert summary["fingerprints"] == len(single)
         if by == "prefix":  # each fingerprint is in one shard
-            assert sum(shard.fingerprints for shard in many.snapshot().manifest.shards) == len(one)
+            assert sum(shard.fingerprints for shard in many.snapshot().manifest.shards) == len(
+                single
+            )
 
 
 def test_a_shard_has_the_same_bytes_whoever_makes_it(tmp_path):
@@ -126,11 +130,11 @@ def test_a_build_of_texts_equals_one_store(tmp_path, suffix, by, key):
         files, fpstore.SimHash(), text="text", id=key, id_type="int" if key == "number" else "auto"
     )
     with (
-        fpstore.build(tmp_path / "one.fps", reader) as one,
+        fpstore.build(tmp_path / "one.fps", reader) as single,
         fpstore.open(tmp_path / "many") as many,
     ):
-        assert many.fingerprinter == one.fingerprinter
-        assert everything(many) == everything(one)
+        assert many.fingerprinter == single.fingerprinter
+        assert everything(many) == everything(single)
 
 
 @pytest.mark.sampled(1)
@@ -148,10 +152,10 @@ def test_a_batch_of_probes_equals_one_process(tmp_path, width, limit):
             shard_rows=400,
         )
     )
-    asked = np.concatenate([near_rows(400, width), near_rows(10, width)])
-    np.save(tmp_path / "asked.npy", asked)
-    with fpstore.build(tmp_path / "one.fps", rows, width=width) as one:
-        matches = one.probe_many(asked, radius, limit=limit)
+    queries = np.concatenate([near_rows(400, width), near_rows(10, width)])
+    np.save(tmp_path / "asked.npy", queries)
+    with fpstore.build(tmp_path / "one.fps", rows, width=width) as single:
+        matches = single.probe_many(queries, radius, limit=limit)
         wanted = (
             matches.to_arrow()
             .rename_columns(["row", "query", "fingerprint", "distance", "id"])
@@ -173,7 +177,7 @@ def test_a_batch_of_probes_equals_one_process(tmp_path, width, limit):
         files = sorted((tmp_path / f"found-{name}").glob("*.parquet"))
         assert [line for file in files for line in pq.read_table(file).to_pylist()] == wanted
         assert summary["matches"] == len(wanted) > 400
-        assert summary["queries"] == len(asked)
+        assert summary["queries"] == len(queries)
 
 
 def test_texts_are_asked_with_their_ids(tmp_path):
@@ -194,15 +198,15 @@ def test_texts_are_asked_with_their_ids(tmp_path):
         output_format="jsonl",
     )
     finished(plan)
-    found = (tmp_path / "found" / "matches-00000.jsonl").read_text().splitlines()
+    matches = (tmp_path / "found" / "matches-00000.jsonl").read_text().splitlines()
     known = [row for row in rows[:50] if row["text"] != " \u200b"]
     wanted = sum(
         len(match.ids)
         for row in known
         for match in store.probe(fpstore.SimHash().fingerprint(row["text"]))
     )
-    assert len(found) == wanted > 50
-    assert all('"query_id": "k' in line for line in found)
+    assert len(matches) == wanted > 50
+    assert all('"query_id": "k' in line for line in matches)
 
 
 def test_what_is_refused(tmp_path):
@@ -247,18 +251,18 @@ def test_parts_have_each_row_group_once(most):
                 InputSpec(f"f{number}", f"f{number}", int(rng.integers(0, 200)), "", groups)
             )
         parts = cut_parts(specs, most)
-        found = []
+        collected = []
         for part in parts:
             assert part.files == 1 or (part.first, part.end) == (0, 0)
             for number in part.numbers:
                 whole = range(len(specs[number].groups or [0]))
-                found += [
+                collected += [
                     (number, group)
                     for group in (range(part.first, part.end) if part.end else whole)
                 ]
             held = sum(specs[number].bytes for number in part.numbers)
             assert part.files == 1 or held <= (most or held)
-        assert found == [
+        assert collected == [
             (number, group)
             for number, spec in enumerate(specs)
             for group in range(len(spec.groups or [0]))
@@ -316,8 +320,8 @@ def test_a_shard_that_has_changed_is_refused(tmp_path, change, finished_before):
     assert (tmp_path / "crawl" / "shards.json").exists() == finished_before
     shutil.rmtree(shard, ignore_errors=True)
     (tmp_path / "p" / "results" / "build-00001.pieces").unlink()
-    found = finished_again(plan)
-    assert found == (wanted or found)
+    result = finished_again(plan)
+    assert result == (wanted or result)
     fpstore.open(tmp_path / "crawl").close()
 
 
@@ -352,8 +356,8 @@ def test_the_command_line_reads_the_columns_that_a_build_reads(tmp_path, monkeyp
         fine("build", f"{name}.fps", f"{name}.{suffix}", *more)
         fine("task", "build", f"{name}.plan", name, f"{name}.{suffix}", *more)
         finished(open_plan(f"{name}.plan"))
-        with fpstore.open(name) as many, fpstore.open(f"{name}.fps") as one:
-            assert everything(many) == everything(one)
+        with fpstore.open(name) as many, fpstore.open(f"{name}.fps") as single:
+            assert everything(many) == everything(single)
             probe = ("task", "probe", f"{name}.probe", name, f"day.{suffix}", f"{name}.found")
             fine(*probe, "-r", "2", "--format", "csv")
     finished(open_plan("day.probe"))

@@ -74,7 +74,7 @@ def test_a_fault_at_calls_of_a_plan(sweep, every):
 def damaged(plan, path):
     """Return what is said of a damaged result, with the index of its task."""
     stage, _, number = path.stem.rpartition("-")
-    first = next(one.first for one in plan.status() if one.stage == stage)
+    first = next(item.first for item in plan.status() if item.stage == stage)
     return f"{path}: damaged: remove it, and run its task again (index={first + int(number)})"
 
 
@@ -106,7 +106,7 @@ def test_runs_of_one_plan_at_once(begun, processes):
         subprocess.Popen([sys.executable, "-P", "-c", RUN, plan.path], stderr=subprocess.PIPE)
         for _ in range(processes)
     ]
-    assert [(one.communicate()[1], one.returncode) for one in running] == [(b"", 0)] * processes
+    assert [(item.communicate()[1], item.returncode) for item in running] == [(b"", 0)] * processes
     assert written(root) == expected
     assert all(stage.done == stage.tasks for stage in plan.status())
     assert not list(root.rglob(".unfinished-*"))
@@ -128,9 +128,9 @@ def test_a_worker_that_is_killed(begun):
         plan.run_all(2, progress=kill)
     assert plan.status()[0].done > 0
     assert plan.status()[-1].done == 0
-    told = []
-    plan.run_all(2, progress=lambda *said: told.append(said))
-    assert told[-1] == ("list", 2, 2)
+    notices = []
+    plan.run_all(2, progress=lambda *said: notices.append(said))
+    assert notices[-1] == ("list", 2, 2)
     plan.finish()
     assert written(root) == expected
     assert not list(root.rglob(".unfinished-*"))
@@ -189,7 +189,7 @@ def fail_late(patch, work, stage, error):
 @pytest.mark.parametrize("stage", ["links", "copy"])
 def test_an_error_in_the_middle_of_a_task(begun, monkeypatch, stage, error):
     plan, expected, root = begun
-    first = next(one.first for one in plan.status() if one.stage == stage)
+    first = next(item.first for item in plan.status() if item.stage == stage)
     for index in range(first):
         plan.run(index)
     with monkeypatch.context() as patch:
@@ -241,8 +241,8 @@ def test_a_damaged_result(begun, stage, damage):
     path = root / "plan" / "results" / f"{stage}-00000.pieces"
     good = path.read_bytes()
     path.write_bytes(damage(good))
-    for one in STAGES[STAGES.index(stage) + 1 :]:
-        for later in (root / "plan" / "results").glob(f"{one}-*"):
+    for item in STAGES[STAGES.index(stage) + 1 :]:
+        for later in (root / "plan" / "results").glob(f"{item}-*"):
             later.unlink()
     for name in ("out/part-0.csv", "out/part-1.csv", "removed.csv"):
         (root / name).unlink()
@@ -351,9 +351,9 @@ def test_damaged_and_interrupted_tasks_of_pairs(tmp_path, monkeypatch, damage, s
         with pytest.raises(fpstore.StorageError if isinstance(error, OSError) else error):
             run_all(plan)
     assert not list(tmp_path.rglob(".unfinished-*"))
-    assert all(one.done == 0 for one in plan.status() if one.stage == stage)
-    found = run_all(plan)
-    assert found["pairs"] > 100
+    assert all(item.done == 0 for item in plan.status() if item.stage == stage)
+    result = run_all(plan)
+    assert result["pairs"] > 100
     expected, path = written(tmp_path), tmp_path / "plan" / "results" / f"{stage}-00000.pieces"
     good = path.read_bytes()
     path.write_bytes(damage(good))
@@ -365,6 +365,6 @@ def test_damaged_and_interrupted_tasks_of_pairs(tmp_path, monkeypatch, damage, s
     except fpstore.CorruptStoreError as told:
         assert str(told) == damaged(plan, path)
     path.unlink()
-    assert run_all(plan) == found
+    assert run_all(plan) == result
     assert path.read_bytes() == good
     assert written(tmp_path) == expected

@@ -78,7 +78,7 @@ def test_an_input_that_is_not_as_it_was(root, what):
 def test_a_digest_is_of_all_of_a_file_or_of_even_pieces(tmp_path, size):
     place, path = DiskPlace(tmp_path), tmp_path / "file"
     path.write_bytes(bytes(size))
-    found = {file_digest(place, "file")}
+    results = {file_digest(place, "file")}
     read = [0, size - 1] + (
         [size // 2] if size <= 1 << 24 else [n * (size - (1 << 20)) // 15 for n in range(16)]
     )
@@ -86,8 +86,8 @@ def test_a_digest_is_of_all_of_a_file_or_of_even_pieces(tmp_path, size):
         with path.open("r+b") as file:
             file.seek(at)
             file.write(b"x")
-        found.add(file_digest(place, "file"))
-    assert len(found) == 1 + len(set(read))
+        results.add(file_digest(place, "file"))
+    assert len(results) == 1 + len(set(read))
 
 
 def test_inputs_of_one_name(tmp_path):
@@ -174,10 +174,10 @@ def test_names_of_folders(root, name):
     packed.unlink()
     (folder / "link").symlink_to("corpus")
     run_all(planned(folder, folder / "link", output="out put"))
-    found = written(folder, "out put")
-    assert found.pop("removed") == expected["removed"]
-    assert found.pop("out put/sub/part-0.csv") == expected["out/part-0.csv"]
-    assert found == {"out put/sub/part-1.csv": expected["out/part-1.csv"]}
+    result = written(folder, "out put")
+    assert result.pop("removed") == expected["removed"]
+    assert result.pop("out put/sub/part-0.csv") == expected["out/part-0.csv"]
+    assert result == {"out put/sub/part-1.csv": expected["out/part-1.csv"]}
     assert (
         json.loads((folder / "plan" / "plan.json").read_text())["work"]["inputs"][0][1]
         == "sub/part-0.csv"
@@ -268,10 +268,10 @@ INSIDE = {
 @pytest.mark.parametrize("case", INSIDE)
 def test_folders_in_each_other(root, case):
     """Nothing is left of a plan that is refused, and all files are where they were."""
-    asked, kind, match = INSIDE[case]
-    asked = asked | ({"source": root / asked["source"]} if "source" in asked else {})
+    requests, kind, match = INSIDE[case]
+    requests = requests | ({"source": root / requests["source"]} if "source" in requests else {})
     before = sorted(root.rglob("*"))
-    refused(kind, match, planned, root, **asked)
+    refused(kind, match, planned, root, **requests)
     assert sorted(root.rglob("*")) == before
 
 
@@ -515,9 +515,9 @@ def test_a_damaged_plan(root, cases, forged):
             content = with_digest(content)
         path.write_text(json.dumps(content))
         try:
-            found = open_plan(root / "plan")
-            assert found.digest == plan.digest or forged
-            found.status()
+            result = open_plan(root / "plan")
+            assert result.digest == plan.digest or forged
+            result.status()
         except fpstore.FpstoreError as error:
             assert "\n" not in str(error)
             assert str(path) in str(error) or forged
@@ -562,31 +562,36 @@ WHOLE = {"radius": 3, "width": 64, "slice_rows": 10, "star_rows": 9, "part_bytes
 
 @pytest.mark.parametrize("asked", [WHOLE, {"threshold": 0.5}, {"threshold": 0.25, "verify": True}])
 def test_numbers_of_numpy_make_the_same_plan(root, asked):
-    given = {
-        name: np.float32(one) if isinstance(one, float) else np.array(one)[()]
-        for name, one in asked.items()
+    options = {
+        name: np.float32(single) if isinstance(single, float) else np.array(single)[()]
+        for name, single in asked.items()
     }
-    one = plan_dedup(root / "p", root / "corpus", root / "o", text="url", **asked)
-    same = plan_dedup(root / "p", root / "corpus", root / "o", text="url", **given)
-    assert type(given.get("radius", given.get("threshold"))).__module__ == "numpy"
-    assert same.digest == one.digest
+    single = plan_dedup(root / "p", root / "corpus", root / "o", text="url", **asked)
+    same = plan_dedup(root / "p", root / "corpus", root / "o", text="url", **options)
+    assert type(options.get("radius", options.get("threshold"))).__module__ == "numpy"
+    assert same.digest == single.digest
     assert same.run(np.int64(0))
-    assert not one.run(0)
+    assert not single.run(0)
 
 
 def test_numbers_of_numpy_in_other_plans(root):
-    asked = {"documents": np.int64(50), "index_ids": np.bool_(True), "candidates": np.float32(5)}
+    options = {"documents": np.int64(50), "index_ids": np.bool_(True), "candidates": np.float32(5)}
     plan = plan_lsh(
-        root / "l", root / "corpus", root / "o.lsh", text="url", threshold=np.float64(0.8), **asked
+        root / "l",
+        root / "corpus",
+        root / "o.lsh",
+        text="url",
+        threshold=np.float64(0.8),
+        **options,
     )
     assert open_plan(root / "l").digest == plan.digest
-    asked = {
+    options = {
         "radius": np.int64(2),
         "index_ids": np.bool_(True),
         "decimal": np.bool_(False),
         "shard_rows": np.uint8(20),
     }
-    plan = plan_build(root / "b", root / "corpus", root / "o.fps", fingerprint="hash", **asked)
+    plan = plan_build(root / "b", root / "corpus", root / "o.fps", fingerprint="hash", **options)
     assert open_plan(root / "b").digest == plan.digest
 
 

@@ -47,7 +47,7 @@ def test_the_manifest_is_as_the_page_says(folder):
     for number, shard in enumerate(described):
         name = f"shard-{number:05d}.fps"
         known = json.loads((folder / name / "manifest.json").read_bytes())
-        with fpstore.open(folder / name) as one:
+        with fpstore.open(folder / name) as single:
             own = sorted({*VALUES[40 * number : 40 * number + 40]})
             assert shard == {
                 "name": name,
@@ -55,7 +55,7 @@ def test_the_manifest_is_as_the_page_says(folder):
                 "generation": known["generation"]["number"],
                 "records": 0,
                 "fingerprints": len(own),
-                "ids": len(one.ids),
+                "ids": len(single.ids),
                 "first_row": 0,
                 "rows": 0,
                 "bounds": [f"{own[0]:016x}", f"{own[-1]:016x}"],
@@ -229,10 +229,12 @@ def test_pages_are_passed_to_each_shard(folder):
 def test_wide_batches_are_answered_by_all_threads(tmp_path):
     values = np.random.default_rng(1).integers(0, 2**64, 4000, np.uint64)
     with shards(tmp_path / "S", values, None, [2000]) as store:
-        one, two = (store.probe_many(values ^ np.uint64(3), threads=threads) for threads in (1, 3))
-        assert np.array_equal(one.rows, two.rows)
-        assert np.array_equal(one.lims, two.lims)
-        assert len(one.rows) >= 4000
+        single, two = (
+            store.probe_many(values ^ np.uint64(3), threads=threads) for threads in (1, 3)
+        )
+        assert np.array_equal(single.rows, two.rows)
+        assert np.array_equal(single.lims, two.lims)
+        assert len(single.rows) >= 4000
 
 
 def test_a_full_disk_leaves_the_manifest_as_it_was(mounted_disk):

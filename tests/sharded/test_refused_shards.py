@@ -188,11 +188,11 @@ def test_each_bit_of_the_manifest_is_checked(folder):
         harmed[place] ^= 1 << place % 8
         (folder / "shards.json").write_bytes(harmed)
         try:
-            found = read_shards(folder)
+            result = read_shards(folder)
         except (fpstore.CorruptStoreError, fpstore.FormatVersionError):
             continue
         (folder / "shards.json").write_bytes(data)
-        assert found == read_shards(folder)  # a blank that means nothing
+        assert result == read_shards(folder)  # a blank that means nothing
 
 
 def test_a_newer_version_is_refused(folder):
@@ -235,11 +235,11 @@ def test_shards_that_do_not_fit_together_are_not_combined(tmp_path):
         ({"fingerprinter": fpstore.SimHash(size=4)}, "its fingerprinter is"),
         ({"ids": list(range(5))}, "its kind of ids is 'integer', earlier shards have 'row'"),
     ):
-        given = {
+        arguments = {
             "fingerprinter": fpstore.SimHash() if options.get("width") is None else None,
             **options,
         }
-        rebuilt(second, VALUES[:5], **given)
+        rebuilt(second, VALUES[:5], **arguments)
         with pytest.raises(fpstore.InputError, match=message):
             fpstore.ShardedStore.combine(tmp_path)
     rebuilt(second, [], [], fingerprinter=fpstore.SimHash())

@@ -19,9 +19,9 @@ VALUES = rows_of(64, 150, 1)
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    mine, one = both(tmp_path, VALUES, ids_of("string", len(VALUES)), [50, 100])
+    mine, single = both(tmp_path, VALUES, ids_of("string", len(VALUES)), [50, 100])
     mine.close()
-    one.close()
+    single.close()
     np.save("queries.npy", np.array(queries_of(VALUES, 64), np.uint64))
     Path("others.txt").write_text("".join(f"{value:016x}\n" for value in queries_of(VALUES, 64)))
     return tmp_path
@@ -43,18 +43,18 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("export",),
         ("export", "--format", "u64"),
     ],
-    ids=lambda given: " ".join(map(str, given[:3])),
+    ids=lambda value: " ".join(map(str, value[:3])),
 )
 def test_what_a_verb_writes_is_equal(folder, arguments):
     verb, *rest = arguments
     results = [run(verb, store, *rest) for store in ("S", "one.fps")]
-    mine, one = (
+    mine, single = (
         sorted(result.stdout_bytes.splitlines())
         if verb in ("pairs", "join")
         else result.stdout_bytes
         for result in results
     )
-    assert mine == one
+    assert mine == single
     assert mine
     assert results[0].stderr == results[1].stderr
     assert results[0].exit_code == results[1].exit_code
@@ -62,9 +62,9 @@ def test_what_a_verb_writes_is_equal(folder, arguments):
 
 def test_either_side_of_a_join_is_sharded(folder):
     shards(folder / "other", queries_of(VALUES, 64), None, [30]).close()
-    mine, one = run("join", "S", "other"), run("join", "one.fps", "other")
+    mine, single = run("join", "S", "other"), run("join", "one.fps", "other")
     assert mine.exit_code == 0
-    assert sorted(mine.stdout.splitlines()) == sorted(one.stdout.splitlines())
+    assert sorted(mine.stdout.splitlines()) == sorted(single.stdout.splitlines())
 
 
 def test_a_corpus_is_compared_with_a_sharded_store(folder):
@@ -72,22 +72,22 @@ def test_a_corpus_is_compared_with_a_sharded_store(folder):
         f"{value:016x},{number}\n" for number, value in enumerate(queries_of(VALUES, 64))
     )
     Path("rows.csv").write_text("hash,id\n" + rows)
-    given = ("dedup", "rows.csv", "--fingerprint-field", "hash", "--id-field", "id")
+    arguments = ("dedup", "rows.csv", "--fingerprint-field", "hash", "--id-field", "id")
     for store, output in (("S", "a.csv"), ("one.fps", "b.csv")):
-        fine(*given, "--against", store, "--quiet", output)
+        fine(*arguments, "--against", store, "--quiet", output)
     assert Path("a.csv").read_bytes() == Path("b.csv").read_bytes()
     assert Path("a.csv").stat().st_size < Path("rows.csv").stat().st_size
-    assert "a sharded store is read-only" in failure(*given, "--against", "S", "--add", "c.csv")
+    assert "a sharded store is read-only" in failure(*arguments, "--against", "S", "--add", "c.csv")
 
 
 def test_stats_are_those_of_all_shards(folder):
-    found, one = (json.loads(fine("stats", store, "--json")) for store in ("S", "one.fps"))
+    stats, single = (json.loads(fine("stats", store, "--json")) for store in ("S", "one.fps"))
     for name in ("fingerprints", "ids", "radius", "width", "id_kind", "fingerprinter", "codec"):
-        assert found[name] == one[name], name
-    assert found.keys() == {*one, "shards"}
-    assert found["shards"] == 3
+        assert stats[name] == single[name], name
+    assert stats.keys() == {*single, "shards"}
+    assert stats["shards"] == 3
     files = [path.stat() for path in Path("S").glob("shard-*/gen-*/table-*")]
-    assert found["bytes"]["tables"] == sum(file.st_size for file in files)
+    assert stats["bytes"]["tables"] == sum(file.st_size for file in files)
     out = fine("stats", "S")
     assert "shards          3" in out
     assert f'fpstore_fingerprints{{store="S"}} {len(set(VALUES))}' in fine(

@@ -100,19 +100,19 @@ def test_every_member_of_the_interface_is_asked():
 @pytest.fixture(scope="module", params=KINDS)
 def snapshots(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp(request.param)
-    mine, one = both(folder, VALUES, ids_of(request.param, len(VALUES)), [50, 100])
-    with mine, one:
-        yield mine.snapshot(), one.snapshot()
+    mine, single = both(folder, VALUES, ids_of(request.param, len(VALUES)), [50, 100])
+    with mine, single:
+        yield mine.snapshot(), single.snapshot()
 
 
 @pytest.mark.parametrize("member", MEMBERS)
 def test_member_works_on_one_store_and_on_shards(snapshots, member):
-    mine, one = snapshots
-    assert MEMBERS[member](mine) == MEMBERS[member](one)
+    mine, single = snapshots
+    assert MEMBERS[member](mine) == MEMBERS[member](single)
 
 
 @pytest.mark.parametrize("member", ["generation", "delta", "version", "record", "probe_prefixes"])
 def test_what_only_one_store_has_is_not_in_shards(snapshots, member):
-    mine, one = snapshots
-    assert hasattr(one, member)
+    mine, single = snapshots
+    assert hasattr(single, member)
     assert not hasattr(mine, member)

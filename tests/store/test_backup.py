@@ -183,14 +183,14 @@ WRITER = """
 
 def states(base, steps):
     """Return what the writer above has committed after each step."""
-    now, found = set(base), [set(base)]
+    now, results = set(base), [set(base)]
     for step in range(steps):
         if step % 4 == 3:
             now -= {((step - 2) * 5 + i, f"n{step - 2}-{i}") for i in range(3)}
         else:
             now |= {(step * 5 + i, f"n{step}-{i}") for i in range(5)}
-        found.append(set(now))
-    return found
+        results.append(set(now))
+    return results
 
 
 @pytest.mark.parametrize(("steps", "least"), [(60, 1), slow(3000, 20)])

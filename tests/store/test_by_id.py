@@ -35,8 +35,8 @@ def check(store, expected, names):
     assert [store.ids[name] for name in names if name in store.ids] == [
         fingerprints for fingerprints in wanted if fingerprints
     ]
-    lims, found = store.fingerprints_of(names)
-    assert [found[a:b].tolist() for a, b in pairwise(lims)] == wanted
+    lims, result = store.fingerprints_of(names)
+    assert [result[a:b].tolist() for a, b in pairwise(lims)] == wanted
 
 
 class Changes:
@@ -251,8 +251,8 @@ def test_the_index_is_sorted_in_files(tmp_path, set_limits):
         tmp_path / "s", fingerprints, ids, index_ids=True, memory="64MiB", **OPTIONS
     ).close()
     with fpstore.open(tmp_path / "s") as store:
-        lims, found = store.fingerprints_of(ids)
-        assert (found == fingerprints).all()
+        lims, result = store.fingerprints_of(ids)
+        assert (result == fingerprints).all()
         assert (np.diff(lims) == 1).all()
         assert store.verify().ok
     assert not list(tmp_path.rglob("*.tmp"))

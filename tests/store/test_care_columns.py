@@ -62,9 +62,9 @@ def swapped(kernel, data):
     each = 8 * Width(kernel.width).words if kernel.kind == column_table.KIND_ROWS else 2
     ends = np.frombuffer(data, "<u4", (1 << kernel.bucket_bits) + 1, kernel.directory_offset)
     at = kernel.tags_offset + each * int(ends[:-1][np.diff(ends) > 1][0])
-    one, other = data[at : at + each], data[at + each : at + 2 * each]
-    assert one != other
-    data[at : at + 2 * each] = other + one
+    single, other = data[at : at + each], data[at + each : at + 2 * each]
+    assert single != other
+    data[at : at + 2 * each] = other + single
 
 
 def one_more(kernel, data):
@@ -115,10 +115,10 @@ def test_each_fault_under_right_checksums_is_named(store):
         file = path / GENERATION / table_name(table)
         before = file.read_bytes()
         forged(file, change)
-        found = faults(path)
-        assert str(file) in found[0]
-        assert any(word in found[0] for word in message.split("|")), found
-        assert not any(str(file) not in fault for fault in found if "table-" in fault)
+        result = faults(path)
+        assert str(file) in result[0]
+        assert any(word in result[0] for word in message.split("|")), result
+        assert not any(str(file) not in fault for fault in result if "table-" in fault)
         file.write_bytes(before)
     # Bits behind a rest.
     file = path / GENERATION / table_name(1 if bits > 64 else 0)
@@ -164,9 +164,9 @@ def test_a_changed_byte_is_named_by_its_page(store):
         for file, data in zip(files, map(bytearray, before), strict=True):
             data[part] ^= 4
             file.write_bytes(data)
-        found = faults(path)
-        assert sum("page checksum differs" in fault for fault in found) >= 2
-        assert all(any(f"{file}, page " in fault for fault in found) for file in files)
+        result = faults(path)
+        assert sum("page checksum differs" in fault for fault in result) >= 2
+        assert all(any(f"{file}, page " in fault for fault in result) for file in files)
 
 
 @pytest.mark.parametrize("sparse", [1, 3, 1000])
@@ -180,9 +180,9 @@ def test_a_sample_is_of_what_can_be_read(store, set_limits, sparse):
     data = bytearray(file.read_bytes())
     data[ColumnTable(file, None).header.tags_offset + 5000] ^= 1  # of the second or the third page
     file.write_bytes(data)
-    some = {row.tobytes() for row in ColumnTable(file, None).sample_keys(2)}
-    assert some < {row.tobytes() for row in ends[::2]}
-    assert bool(some) == (sparse < 1000)
+    part = {row.tobytes() for row in ColumnTable(file, None).sample_keys(2)}
+    assert part < {row.tobytes() for row in ends[::2]}
+    assert bool(part) == (sparse < 1000)
     data[4096] ^= 1  # of the directory, which copies need
     file.write_bytes(data)
     assert (len(ColumnTable(file, None).sample_keys(2)) > 0) == (bits > 64 and sparse < 1000)
@@ -257,7 +257,7 @@ def test_statistics(good):
     path, bits = good
     with fpstore.open(path) as store:
         stats, table = store.stats(), store.snapshot().generation.tables[0]
-        found = distribution(table)
+        result = distribution(table)
         tables = store.design.tables
     assert [t["kind"] for t in stats["design"]["tables"]] == [t.kind for t in tables]
     assert stats["design"]["tables"][0]["kind"] == ("copies" if bits <= 64 else "rows")
@@ -270,18 +270,18 @@ def test_statistics(good):
     assert stats["bytes"]["tables"] == sum(
         file.stat().st_size for file in (path / GENERATION).glob("table-*")
     )
-    assert found["buckets"] == 1 << table.kernel.bucket_bits
-    assert found["entries_per_bucket"]["mean"] == pytest.approx(
-        stats["fingerprints"] / found["buckets"]
+    assert result["buckets"] == 1 << table.kernel.bucket_bits
+    assert result["entries_per_bucket"]["mean"] == pytest.approx(
+        stats["fingerprints"] / result["buckets"]
     )
     values = np.array([number >> bits - 16 for number in numbers_of(bits)])
-    assert found["skew"]["distinct_prefixes"] == len(set(values.tolist()))
+    assert result["skew"]["distinct_prefixes"] == len(set(values.tolist()))
     counts = np.bincount(
         np.array([n >> bits - table.kernel.bucket_bits for n in numbers_of(bits)]),
-        minlength=found["buckets"],
+        minlength=result["buckets"],
     )
-    assert found["empty_buckets"] == int((counts == 0).sum())
-    assert found["entries_per_bucket"]["most"] == counts.max()
+    assert result["empty_buckets"] == int((counts == 0).sum())
+    assert result["entries_per_bucket"]["most"] == counts.max()
 
 
 def test_the_command_tells_the_statistics(good):

@@ -114,12 +114,12 @@ def test_new_matches_stand_among_the_old(tmp_path):
     with fpstore.open(tmp_path / "s", "r+") as store:
         store.insert([3, 8, 0, 6, 2**62, 14], range(10, 16))
         right = sorted((value.bit_count(), value) for value in (7, 1, 2**63, 6, 3, 8, 0, 2**62, 14))
-        for found in (
+        for item in (
             store.probe(0),
             next(iter(store.probe_many([0]))),
             next(iter(store.scan([0], 3))),
         ):
-            assert [(match.distance, match.fingerprint) for match in found] == right
+            assert [(match.distance, match.fingerprint) for match in item] == right
 
 
 def test_probe_insert_of_a_fingerprint_that_was_deleted(writer):
@@ -309,8 +309,8 @@ def test_ids_that_are_no_ids_are_not_in_a_store(tmp_path, writer):
     assert np.uint64(2) in writer.ids
     with pytest.raises(KeyError):
         writer.ids[77]
-    lims, found = writer.fingerprints_of([2, 77, 0, 2])
-    assert (lims.tolist(), found.tolist()) == ([0, 1, 1, 2, 3], [3, 1, 3])
+    lims, fingerprints = writer.fingerprints_of([2, 77, 0, 2])
+    assert (lims.tolist(), fingerprints.tolist()) == ([0, 1, 1, 2, 3], [3, 1, 3])
 
 
 def test_changes_need_a_store_that_is_open_for_them(path):
@@ -339,18 +339,18 @@ def test_matches_stay_as_they_were_found(tmp_path, kind):
     path = build(tmp_path / "s", fingerprints, ids)
     with fpstore.open(path, "r+") as store, fpstore.open(path) as other:
         store.insert(fingerprints[::2], ids[1::2] if len(ids) % 2 == 0 else [*ids[1::2], ids[0]])
-        found = [s.probe_many(fingerprints, 1) for s in (store, other)]
-        before = [[plain(part) for part in matches] for matches in found]
+        results = [s.probe_many(fingerprints, 1) for s in (store, other)]
+        before = [[plain(part) for part in matches] for matches in results]
         items = [s.items() for s in (store, other)]
         rows = [content_of(s) for s in (store, other)]
         store.delete(fingerprints=fingerprints[::3])
-        assert [[plain(part) for part in matches] for matches in found] == before
+        assert [[plain(part) for part in matches] for matches in results] == before
         store.merge()
         store.delete(ids=ids[:50])
         store.insert(fingerprints, ids[::-1])
         store.merge()
         assert len(other) == len(fingerprints)
-        assert [[plain(part) for part in matches] for matches in found] == before
+        assert [[plain(part) for part in matches] for matches in results] == before
         for pieces, wanted in zip(items, rows, strict=True):
             seen = {}
             for keys, lims, named in pieces:
@@ -403,12 +403,12 @@ def test_pairs_of_a_fingerprint_that_has_many_ids(tmp_path):
     """They are searched for, where there are more than 64 for each row that is asked for."""
     ids = list(range(0, 1000, 2))
     path = build(tmp_path / "many", [5] * len(ids), ids)
-    for some in ([0], [998], [400], [401], [1001], [400, 401], [999, 1001, 998, 0, 1]):
+    for part in ([0], [998], [400], [401], [1001], [400, 401], [999, 1001, 998, 0, 1]):
         with fpstore.open(path, "r+") as store:
-            assert store.insert([5] * len(some), some) == len(set(some) - set(ids))
-            assert content_of(store) == {5: {*ids, *some}}
-            assert store.insert([5] * len(some), some) == 0
-            store.delete(ids=[number for number in some if number not in ids])
+            assert store.insert([5] * len(part), part) == len(set(part) - set(ids))
+            assert content_of(store) == {5: {*ids, *part}}
+            assert store.insert([5] * len(part), part) == 0
+            store.delete(ids=[number for number in part if number not in ids])
             assert content_of(store) == {5: set(ids)}
 
 
@@ -426,7 +426,7 @@ def test_a_store_that_starts_empty_gets_the_tables_that_it_needs(tmp_path):
         assert store.design == reader.design != before
         assert store.design == fpstore.build(tmp_path / "anew", FRESH).design
         assert store.verify().ok
-        assert [len(found) for found in reader.probe_many(FRESH[:50] ^ np.uint64(5))] == [1] * 50
+        assert [len(item) for item in reader.probe_many(FRESH[:50] ^ np.uint64(5))] == [1] * 50
         store.insert(FRESH[:100] ^ np.uint64(1 << 40), np.arange(100, dtype=np.uint64))
         now = store.design
         store.merge()
@@ -458,12 +458,12 @@ def test_a_delta_is_looked_up_beside_tables_that_are_scanned(
     with fpstore.open(path, "r+") as store:
         store.insert(rows)
         snapshot = store.snapshot()
-        asked = Asked(snapshot._delta_kernel)
-        monkeypatch.setattr(snapshot, "_delta_kernel", asked)
+        requests = Asked(snapshot._delta_kernel)
+        monkeypatch.setattr(snapshot, "_delta_kernel", requests)
         matches = store.probe_many(rows[:50] ^ np.uint64(5), radius)
         assert matches.fingerprints.tolist() == rows[:50].tolist()
-    assert way in asked.names
-    assert {"probe": "scan", "scan": "probe"}[way] not in asked.names
+    assert way in requests.names
+    assert {"probe": "scan", "scan": "probe"}[way] not in requests.names
 
 
 def test_a_design_that_was_named_stays_until_another_is(tmp_path):

@@ -80,10 +80,10 @@ def test_threads_see_consistent_moments(path, others):
         fpstore.open(path) as other,
         ThreadPoolExecutor(4) as pool,
     ):
-        asked = {"writer": [store] * 3, "reader": [other] * 3, "both": [store, other, other]}[
+        options = {"writer": [store] * 3, "reader": [other] * 3, "both": [store, other, other]}[
             others
         ]
-        results = [pool.submit(ask_for_pairs, each, stop) for each in asked]
+        results = [pool.submit(ask_for_pairs, each, stop) for each in options]
         try:
             for step in range(40):
                 chosen = np.flatnonzero(rng.random(len(PAIRS)) < 0.5)

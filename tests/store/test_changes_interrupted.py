@@ -84,14 +84,14 @@ def interrupted(owner, name, moment):
 def check_goes_on(path, store, models, reader=None):
     """Check that the store holds one of the models, and that all can be done with it still."""
     content = content_of(store)
-    found = [model for model in models if model.content == content]
-    assert found, content
-    model = found[0]
+    results = [model for model in models if model.content == content]
+    assert results, content
+    model = results[0]
     ids = IDS[model.kind]
     if reader is not None:
         assert content_of(reader) == content
-    for rows, some in (([2000, 2001], ids[60:62]), ([2002], ids[50:51])):
-        assert store.insert(rows, some) == model.insert(rows, some)
+    for rows, part in (([2000, 2001], ids[60:62]), ([2002], ids[50:51])):
+        assert store.insert(rows, part) == model.insert(rows, part)
     store.probe_insert(2003, ids[63], 0)
     model.insert([2003], [ids[63]])
     assert content_of(store) == model.content

@@ -122,8 +122,8 @@ def test_counters_are_those_of_the_conditions(tmp_path):
         result = built.probe(np.array([query], np.uint64), 8, [2, 1, -1, 2, 0])
         met = reference.probe(layouts, [2, 1, -1, 2, 0], numbers(words, 64), query)
         assert result[3][2] == sum(map(len, met))
-        found = {f for part in met for f in part if (f ^ query).bit_count() <= 8}
-        assert set(result[1].tolist()) == found
+        results = {f for part in met for f in part if (f ^ query).bit_count() <= 8}
+        assert set(result[1].tolist()) == results
 
 
 def test_a_writer_refuses_what_its_layout_does_not_say(tmp_path):
@@ -214,7 +214,7 @@ def test_fields_are_checked_under_a_right_checksum(tmp_path):
 def test_damage_is_an_error_or_does_not_matter(tmp_path, width):
     built, queries, right = built_files(tmp_path, width)
     rng = np.random.default_rng(0)
-    found = 0
+    result = 0
     for reader in [built.readers[0], *([built.rows] if built.rows else [built.readers[2]])]:
         good = reader.path.read_bytes()
         for at in sorted({4096, len(good) - 1, *rng.integers(4096, len(good), 60).tolist()}):
@@ -229,12 +229,12 @@ def test_damage_is_an_error_or_does_not_matter(tmp_path, width):
                 try:
                     assert work() == right
                 except CorruptStoreError as error:
-                    found += 1
+                    result += 1
                     assert str(reader.path) in str(error)
             with pytest.raises(CorruptStoreError, match="page"):
                 ColumnTable(reader.path).verify()
         reader.path.write_bytes(good)
-    assert found > 10
+    assert result > 10
 
 
 @pytest.mark.parametrize("width", SOME_WIDTHS)
@@ -252,12 +252,12 @@ def test_forged_pages_are_met_with_errors_or_wrong_answers_only(tmp_path, width)
             data = resealed(data, table)
             reader.path.write_bytes(data)
             open_again(built)
-            asked = built.rows or built.readers[0]
+            requests = built.rows or built.readers[0]
             for work in (
                 lambda: built.probe(queries, 6, even_thresholds(6, 4)),
                 lambda: built.probe(queries, 6),
-                lambda kernel=asked.kernel: kernel.locate(queries),
-                lambda kernel=asked.kernel: kernel.scan(queries, 6, 0, kernel.block_count),
+                lambda kernel=requests.kernel: kernel.locate(queries),
+                lambda kernel=requests.kernel: kernel.scan(queries, 6, 0, kernel.block_count),
                 lambda path=reader.path: [*ColumnTable(path).pieces()],
             ):
                 with suppress(CorruptStoreError):
@@ -376,9 +376,9 @@ def test_a_ring_is_checked(tmp_path):
         with pytest.raises(ValueError, match="threshold"):
             built.probe(queries, 6, thresholds)
     assert len(built.probe(queries, 3)[0]) == len(queries) + 1
-    for given in (queries.reshape(-1, 2), np.empty((2, 4), np.uint64)):
+    for value in (queries.reshape(-1, 2), np.empty((2, 4), np.uint64)):
         with pytest.raises(ValueError, match="shape"):
-            built.probe(given, 3)
+            built.probe(value, 3)
     with pytest.raises(ValueError, match="shape"):
         referring.probe(queries, 3)
     with pytest.raises(ValueError, match="ColumnProber"):

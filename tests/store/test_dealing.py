@@ -111,11 +111,11 @@ def test_a_dealt_store_answers_as_brute_force_does(tmp_path, width, name, radius
             store.design.name == "dealt-4-16" if width == 64 else store.design.name == "dealt-16-16"
         )
         assert store.design.tables != design(name, radius, width).tables, "dealt by the sample"
-        found = store.probe_many(Width(width).to_array(queries))
+        matches = store.probe_many(Width(width).to_array(queries))
         expected = store.scan(Width(width).to_array(queries), radius)
-        assert np.array_equal(found.lims, expected.lims)
-        assert np.array_equal(found.distances, expected.distances)
-        assert sum(map(len, found)) > 20
+        assert np.array_equal(matches.lims, expected.lims)
+        assert np.array_equal(matches.distances, expected.distances)
+        assert sum(map(len, matches)) > 20
         before = store.design.tables
     with fpstore.open(tmp_path / "s", mode="r+") as store:
         store.insert(Width(width).to_array(queries))
@@ -201,10 +201,10 @@ def test_even_rows_of_a_stream():
         rows, kept = np.arange(count, dtype=np.uint64), EvenRows(1)
         for part in np.split(rows, np.sort(rng.integers(0, count + 1, 6))):
             kept.add(part)
-        found = kept.rows()
-        assert min(count, SAMPLE_SIZE) <= len(found) <= 2 * SAMPLE_SIZE + 1
-        assert len(set(np.diff(found).tolist())) <= 1
-        assert not len(found) or found[0] == 0
+        result = kept.rows()
+        assert min(count, SAMPLE_SIZE) <= len(result) <= 2 * SAMPLE_SIZE + 1
+        assert len(set(np.diff(result).tolist())) <= 1
+        assert not len(result) or result[0] == 0
 
 
 @pytest.mark.full

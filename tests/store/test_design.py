@@ -173,7 +173,7 @@ def near(made, lookups_tables, radius, rng, most=1500):
     query = int(rng.integers(0, 2**64, dtype=np.uint64))
     _, bits = classes([*specs(made), *lookups_tables])
     counts = [placements(len(bits), errors) for errors in range(radius + 1)]
-    found = set()
+    collected = set()
     for part in counts:
         part = part[(part <= [len(b) for b in bits]).all(axis=1)]
         chosen = rng.choice(len(part), min(len(part), most // (radius + 1)), replace=False)
@@ -182,8 +182,8 @@ def near(made, lookups_tables, radius, rng, most=1500):
             for place, errors in enumerate(row):
                 for bit in rng.choice(bits[place], errors, replace=False):
                     mask |= 1 << (63 - int(bit))
-            found.add(query ^ mask)
-    return query, np.array(sorted(found), np.uint64)
+            collected.add(query ^ mask)
+    return query, np.array(sorted(collected), np.uint64)
 
 
 @pytest.mark.sampled(1)
@@ -232,10 +232,10 @@ def test_kernel_reports_each_placement_exactly_once(name, radius, most):
                 prober.add(
                     tableimage.open_table(image), lookup.prefix_bits, lookup.flips, lookup.masks
                 )
-            lims, found, distances, _, _ = prober.probe(np.array([query], np.uint64), smaller)
+            lims, matches, distances, _, _ = prober.probe(np.array([query], np.uint64), smaller)
             expected, expected_distances = brute_force.brute_force(fingerprints, query, smaller)
             assert len(expected) > smaller
-            assert found.tolist() == expected.tolist(), (size, smaller)
+            assert matches.tolist() == expected.tolist(), (size, smaller)
             assert distances.tolist() == expected_distances.tolist()
             assert lims.tolist() == [0, len(expected)]
 
@@ -348,7 +348,7 @@ def test_permutations():
 def test_sort_bits_decide_the_order():
     """Keys that tie on those bits are in order, for a set sorted before it was permuted."""
     rng = np.random.default_rng(1)
-    some = [
+    part = [
         rng.integers(0, 2**64, 500, np.uint64),
         rng.integers(0, 64, 500, np.uint64),  # differ only at the end
         rng.integers(0, 64, 500, np.uint64) << np.uint64(58),
@@ -367,7 +367,7 @@ def test_sort_bits_decide_the_order():
         *(TableSpec(p, 20) for p in known),
     ]:
         keys = _kernel.permute(
-            np.unique(np.concatenate(some)), np.frombuffer(spec.permutation, np.uint8)
+            np.unique(np.concatenate(part)), np.frombuffer(spec.permutation, np.uint8)
         )
         leading = keys >> np.uint64(64 - spec.sort_bits)
         assert np.array_equal(keys[np.argsort(leading, kind="stable")], np.sort(keys))

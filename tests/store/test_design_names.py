@@ -46,9 +46,9 @@ def test_one_block_of_columns(tmp_path, width):
     rows = np.random.default_rng(width).integers(0, 256, (500, width // 8), np.uint8)
     with fpstore.build(tmp_path / "s", rows, width=width, radius=3, design="columns-1-12") as store:
         assert store.design.ring[0][1].tag == frozenset(range(12, 28))
-        found, expected = store.probe_many(rows, 3), store.scan(rows, 3)
-        assert found.rows.tolist() == expected.rows.tolist()
-        assert found.fingerprints.tolist() == expected.fingerprints.tolist()
+        matches, expected = store.probe_many(rows, 3), store.scan(rows, 3)
+        assert matches.rows.tolist() == expected.rows.tolist()
+        assert matches.fingerprints.tolist() == expected.fingerprints.tolist()
 
 
 def test_numbers_in_names_are_written_in_one_way():

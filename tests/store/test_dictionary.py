@@ -29,8 +29,8 @@ def asked(store, content):
     """Compare a store with its content, also from each string to its fingerprint."""
     assert held(store) == {fingerprint: [name] for fingerprint, name in content.items()}
     names = list(content.values())
-    lims, found = store.fingerprints_of(names)
-    assert [found[a:b].tolist() for a, b in pairwise(lims)] == [
+    lims, fingerprints = store.fingerprints_of(names)
+    assert [fingerprints[a:b].tolist() for a, b in pairwise(lims)] == [
         [fingerprint] for fingerprint in content
     ]
     for fingerprint, name in list(content.items())[::5]:
@@ -207,13 +207,13 @@ def test_several_threads_read_strings_at_once(tmp_path):
         rng = np.random.default_rng(seed)
         start.wait()
         for _ in range(30):
-            some = rng.integers(0, 5000, 60)
-            one = int(some[0])
-            _, ids = store.ids_of(some.astype(np.uint64))
-            if list(ids) != [names[i] for i in some] or store[one] != [names[one]]:
-                wrong.append(some)
-            if dictionary.numbers([names[i].encode() for i in some]).tolist() != some.tolist():
-                wrong.append(some)
+            part = rng.integers(0, 5000, 60)
+            single = int(part[0])
+            _, ids = store.ids_of(part.astype(np.uint64))
+            if list(ids) != [names[i] for i in part] or store[single] != [names[single]]:
+                wrong.append(part)
+            if dictionary.numbers([names[i].encode() for i in part]).tolist() != part.tolist():
+                wrong.append(part)
 
     with fpstore.open(tmp_path / "s") as store:
         dictionary = store.snapshot().generation.dictionary

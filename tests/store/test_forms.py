@@ -249,13 +249,13 @@ def test_arrays_of_each_width_come_back_as_they_went_in(tmp_path):
         (256, rng.integers(0, 256, (50, 32), np.uint8)),
     ):
         with fpstore.build(tmp_path / str(width), values, width=width) as store:
-            found = store.probe_many(values, 0)
-            assert (found.fingerprints.dtype, found.fingerprints.shape) == (
+            matches = store.probe_many(values, 0)
+            assert (matches.fingerprints.dtype, matches.fingerprints.shape) == (
                 values.dtype,
                 values.shape,
             )
-            assert np.array_equal(found.fingerprints, values)
-            assert found.distances.dtype == (np.uint16 if width == 256 else np.uint8)
+            assert np.array_equal(matches.fingerprints, values)
+            assert matches.distances.dtype == (np.uint16 if width == 256 else np.uint8)
 
 
 @pytest.mark.parametrize("width", ALL_WIDTHS)

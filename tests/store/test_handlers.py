@@ -75,11 +75,11 @@ def test_handler_during_a_change_may_not_change_or_close_store(store, inside, us
         "delete": lambda: store.delete(fingerprints=[2**63]),
     }
     rng = np.random.default_rng(1)
-    told = until_refused(
+    output = until_refused(
         lambda: store.insert(rng.integers(0, 2**61, ROWS, dtype=np.uint64)),
         lambda: inside(calls.get(use, getattr(store, use))),
     )
-    assert "in the middle of a change" in told
+    assert "in the middle of a change" in output
     assert sum(len(part) for part, _, _ in store.items()) == len(store)
     assert store.verify().ok
     store.merge()
@@ -204,10 +204,10 @@ def test_progress_of_a_merge_may_not_call_what_waits_for_it(store, tmp_path, joi
         "backup": lambda s: s.backup(tmp_path / "copy", overwrite=True),
     }
     calls["merge if due"] = lambda s: s.merge(at=0.5)  # also where it is not due
-    refused, taken, asked = set(), set(), set()
+    refused, taken, requests = set(), set(), set()
 
     def progress(*_):
-        asked.add(threading.get_ident())
+        requests.add(threading.get_ident())
         try:
             calls[use](store)
         except fpstore.StoreLockedError:
@@ -219,9 +219,9 @@ def test_progress_of_a_merge_may_not_call_what_waits_for_it(store, tmp_path, joi
         store.absorb(tmp_path / "other", progress=progress, threads=threads)
     else:
         store.merge(progress=progress, threads=threads)
-    assert asked - {threading.get_ident()}
+    assert requests - {threading.get_ident()}
     if joined or use in ("merge", "merge if due", "close"):
-        assert (refused, taken) == (asked, set())
+        assert (refused, taken) == (requests, set())
     else:
         assert taken
     assert store.verify().ok

@@ -111,8 +111,8 @@ def test_a_string_of_several_stores_is_one_id(tmp_path):
         store.insert([200, 201], ["late", "b"])
     with fpstore.open(tmp_path / "s", "r+") as store:
         store.absorb(tmp_path / "a", tmp_path / "b", threads=1)
-        lims, found = store.fingerprints_of(["shared", "late", "b", "s", "none"])
-        assert [found[a:b].tolist() for a, b in itertools.pairwise(lims)] == [
+        lims, fingerprints = store.fingerprints_of(["shared", "late", "b", "s", "none"])
+        assert [fingerprints[a:b].tolist() for a, b in itertools.pairwise(lims)] == [
             [1, 2, 3],
             [200],
             [30, 201],

@@ -111,8 +111,8 @@ class Machine(RuleBasedStateMachine):
         ids = None if kind == "row" or not size else [IDS[kind][i * i % 12] for i in range(size)]
         options = {"radius": self.radius, "design": design, "block_bytes": BLOCK_BYTES}
         fpstore.build(self.path, words(stored), ids, **options).close()
-        given = range(size) if ids is None else ids
-        self.model = Model(kind, zip(stored, given, strict=True), size if kind == "row" else 0)
+        inputs = range(size) if ids is None else ids
+        self.model = Model(kind, zip(stored, inputs, strict=True), size if kind == "row" else 0)
         # what others may see: the last commit, and then each change after it
         self.states = [self.model.copy()]
         self.batched = False
@@ -208,18 +208,18 @@ class Machine(RuleBasedStateMachine):
         radius = max(self.radius - less, 0)
         values = [value for value, _ in rows]
         ids = self.ids(place for _, place in rows)
-        found = [
+        matches = [
             self.model.probe_insert(value, item, radius, always)
             for value, item in zip(values, ids, strict=True)
         ]
         got = self.store.probe_insert_many(
             words(values), ids, radius, always=always, threads=threads, sync=sync
         )
-        assert got.inserted.tolist() == [inserted for _, inserted in found]
+        assert got.inserted.tolist() == [inserted for _, inserted in matches]
         content = self.model.content
         wanted = [
             [(value, distance, sorted(content[value])) for distance, value in near]
-            for near, _ in found
+            for near, _ in matches
         ]
         assert [plain(part) for part in got] == wanted
         self.wrote(sync)
@@ -335,14 +335,14 @@ class Machine(RuleBasedStateMachine):
         self.store = fpstore.open(self.path, "r+")
         content = content_of(self.store)
         possible = after[safe : acknowledged + 2]
-        found = [model for model in possible if model.content == content]
+        results = [model for model in possible if model.content == content]
         stored = {(value, item) for value, ids in content.items() for item in ids}
-        assert found, (acknowledged, [stored ^ set(model.rows()) for model in possible])
+        assert results, (acknowledged, [stored ^ set(model.rows()) for model in possible])
         if self.kind == "row":  # states that differ only in the next row are told apart by it
             next_row = self.store.snapshot().totals.next_row
-            found = [model for model in found if model.next_row == next_row]
-            assert found
-        self.model = found[0]
+            results = [model for model in results if model.next_row == next_row]
+            assert results
+        self.model = results[0]
         self.committed()
         leftovers = [entry.name for entry in self.path.iterdir() if entry.name.endswith(".tmp")]
         assert not leftovers

@@ -66,26 +66,26 @@ def test_nearest_and_limits_are_those_of_brute_force(tmp_path, kind, design, siz
                 answers = [store.scan(queries, radius, limit=count)]
                 if radius <= 3:
                     answers.append(store.probe_many(queries, radius, limit=count))
-                    one = store.probe(int(queries[0]), radius, limit=count)
-                    assert [(m.fingerprint, m.distance) for m in one] == expected[0][:count]
-                    assert one.more == (len(expected[0]) > count)
-                for found in answers:
-                    assert rows(found) == [row[:count] for row in expected]
-                    assert found.more.tolist() == [len(row) > count for row in expected]
+                    single = store.probe(int(queries[0]), radius, limit=count)
+                    assert [(m.fingerprint, m.distance) for m in single] == expected[0][:count]
+                    assert single.more == (len(expected[0]) > count)
+                for answer in answers:
+                    assert rows(answer) == [row[:count] for row in expected]
+                    assert answer.more.tolist() == [len(row) > count for row in expected]
 
 
 def test_match_list_says_whether_a_limit_left_out_others(tmp_path):
     with fpstore.build(tmp_path / "s", [1, 2, 3]) as store:
         whole, limited = store.probe(1), store.probe(1, limit=2)
         assert {
-            type(found) for found in (whole, limited, store.nearest(1, 2), *store.probe_many([1]))
+            type(item) for item in (whole, limited, store.nearest(1, 2), *store.probe_many([1]))
         } == {fpstore.MatchList}
-        assert [found.more for found in (whole, limited, store.nearest(1, 2))] == [
+        assert [item.more for item in (whole, limited, store.nearest(1, 2))] == [
             False,
             True,
             False,
         ]
-        assert [found.more for found in store.probe_many([1, 40], limit=2)] == [True, False]
+        assert [item.more for item in store.probe_many([1, 40], limit=2)] == [True, False]
         assert (
             store.probe_many([1, 2]).more.tolist()
             == store.nearest_many([1, 1], 2).more.tolist()
@@ -116,12 +116,12 @@ def test_a_changing_store_answers_as_its_content_says(tmp_path, radius):
             ]
             for within in (2, radius):
                 expected = [nearest(content, q, within) for q in queries]
-                for found in (
+                for item in (
                     store.probe_many(queries, within, limit=count),
                     store.scan(queries, within, limit=count),
                 ):
-                    assert rows(found) == [row[:count] for row in expected]
-                    assert found.more.tolist() == [len(row) > count for row in expected]
+                    assert rows(item) == [row[:count] for row in expected]
+                    assert item.more.tolist() == [len(row) > count for row in expected]
         expected = rows(before)
         store.delete(fingerprints=content[:200])
         assert rows(before) == expected

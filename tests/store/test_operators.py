@@ -39,17 +39,17 @@ def failed_in_the_background(path):
 
 def test_failed_background_merge_is_seen_by_every_process(path, caplog, capfd):
     with caplog.at_level(logging.INFO, "fpstore"):
-        found = failed_in_the_background(path)
+        result = failed_in_the_background(path)
     assert capfd.readouterr() == ("", "")  # where logging is not configured nothing is printed
-    assert "No space left on device" in found["merge_error"]
-    assert str(path) in found["merge_error"]
+    assert "No space left on device" in result["merge_error"]
+    assert str(path) in result["merge_error"]
     assert [record.levelname for record in caplog.records if "merge failed" in record.message] == [
         "ERROR"
     ]
     with fpstore.open(path) as reader:
-        assert reader.stats()["merge_error"] == found["merge_error"]
+        assert reader.stats()["merge_error"] == result["merge_error"]
         assert len(reader) == len(ROWS) + 1
-    assert json.loads(fine("stats", path, "--json"))["merge_error"] == found["merge_error"]
+    assert json.loads(fine("stats", path, "--json"))["merge_error"] == result["merge_error"]
     assert "last merge failed" in fine("stats", path)
     with fpstore.open(path, "r+") as store:
         store.merge()
@@ -108,14 +108,14 @@ def test_delta_that_outgrows_the_tables_is_logged_once_per_store(path, set_limit
             store.insert(list(range(500, 500 + len(ROWS) - 1)))
             assert not caplog.records
             store.insert([1, 2, 3])
-            (told,) = caplog.records
-            assert told.getMessage().startswith(
+            (output,) = caplog.records
+            assert output.getMessage().startswith(
                 f"{path}: {changes:,} changes since the last merge, for {len(ROWS):,} fi"
             )
             store.insert([4, 5])
         with fpstore.open(path, "r+") as store:
             store.insert([6])
-    assert caplog.records == [told]
+    assert caplog.records == [output]
 
 
 def test_merges_and_what_a_dead_writer_left_are_logged(path, caplog):
@@ -142,15 +142,15 @@ def test_merges_and_what_a_dead_writer_left_are_logged(path, caplog):
 def test_stats_of_a_writer_and_of_a_reader(path):
     with fpstore.open(path, "r+", sync="none") as store, fpstore.open(path) as reader:
         store.insert([7, 8])
-        found = store.stats()
-        assert found["writer"] == {
+        stats = store.stats()
+        assert stats["writer"] == {
             "process": os.getpid(),
             "sync": "none",
             "waiting_rows": 2,
             "merging": False,
         }
-        assert found["log"]["records"] == 1
-        assert found["log"]["bytes"] > 4096
+        assert stats["log"]["records"] == 1
+        assert stats["log"]["bytes"] > 4096
         assert reader.stats()["writer"] is None
         assert reader.stats()["log"]["records"] == 0
         store.flush()
@@ -168,7 +168,7 @@ def test_metrics_for_prometheus(path):
         store.insert([8])
     out = fine("stats", path, "--prometheus")
     with fpstore.open(path) as store:
-        found = store.stats()
+        stats = store.stats()
     values = {}
     for line in out.splitlines():
         if not line.startswith("#"):
@@ -176,7 +176,7 @@ def test_metrics_for_prometheus(path):
                 r'(\w+)\{store="[^"]*"(?:,part="(\w+)")?\} (\S+)', line
             ).groups()
             values[name, labels] = float(value)
-    assert values["fpstore_fingerprints", None] == found["fingerprints"] == len(ROWS) + 2
+    assert values["fpstore_fingerprints", None] == stats["fingerprints"] == len(ROWS) + 2
     assert values["fpstore_generation", None] == 2
     assert values["fpstore_delta_changes", None] == values["fpstore_log_records", None] == 1
     assert values["fpstore_merge_failed", None] == 0
@@ -185,7 +185,7 @@ def test_metrics_for_prometheus(path):
     )
     assert (
         sum(value for (name, _), value in values.items() if name == "fpstore_bytes")
-        == found["bytes"]["total"]
+        == stats["bytes"]["total"]
     )
     helps = re.findall(r"^# HELP (\w+) ", out, flags=re.M)
     assert helps == re.findall(r"^# TYPE (\w+) gauge$", out, flags=re.M)

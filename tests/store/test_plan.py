@@ -296,9 +296,9 @@ def test_auto_builds_for_the_skew_of_the_set(tmp_path):
         assert store.design.name.startswith(("striped", "columns", "dealt"))
         queries = fingerprints[:50] ^ np.uint64(0b1000100000000000000000000000000000000000000001)
         expected = brute_force.brute_force_many(np.unique(fingerprints), queries, 3)
-        found = store.probe_many(queries)
+        matches = store.probe_many(queries)
         for column, wanted in zip(
-            (found.lims, found.fingerprints, found.distances), expected, strict=True
+            (matches.lims, matches.fingerprints, matches.distances), expected, strict=True
         ):
             assert np.array_equal(column, wanted)
         assert store.verify().ok

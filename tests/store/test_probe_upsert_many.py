@@ -25,7 +25,7 @@ def drawn(chance, width, count, named):
     """Return rows of a few clusters, whose ids often come again."""
     centres = [int(digit * (width // 4), 16) for digit in "0123"]
     flips = [chance.choice(width, 2, replace=False).tolist() for _ in range(count)]
-    values = [centres[chance.integers(4)] ^ 1 << one ^ 1 << other for one, other in flips]
+    values = [centres[chance.integers(4)] ^ 1 << item ^ 1 << other for item, other in flips]
     return values, [named(int(number)) for number in chance.integers(0, 16, count)]
 
 

@@ -38,15 +38,15 @@ def plain(values, bits):
 def test_matches_become_the_same_table_everywhere(tmp_path, bits, ids):
     width, top = Width(bits), 1 << (bits - 1)
     store = made(tmp_path, bits, ids)
-    asked = width.to_array(width.rows([0, top | 1, 5]))
-    matches = store.probe_many(asked, 2)
+    queries = width.to_array(width.rows([0, top | 1, 5]))
+    matches = store.probe_many(queries, 2)
     names = ["x", "y", "z"]
     table = matches.to_arrow(query_ids=names)
     rows = [
-        (query, names[query], number, match.fingerprint, match.distance, one)
-        for query, (number, found) in enumerate(zip([0, top | 1, 5], matches, strict=True))
-        for match in found
-        for one in match.ids
+        (query, names[query], number, match.fingerprint, match.distance, document_id)
+        for query, (number, item) in enumerate(zip([0, top | 1, 5], matches, strict=True))
+        for match in item
+        for document_id in match.ids
     ]
     assert len(rows) == 7
     assert table.column_names == ["query_row", "query_id", "query", "fingerprint", "distance", "id"]
@@ -62,38 +62,38 @@ def test_matches_become_the_same_table_everywhere(tmp_path, bits, ids):
     ):
         columns[2:4] = [plain(columns[2], bits), plain(columns[3], bits)]
         assert list(zip(*columns, strict=True)) == rows
-    np.testing.assert_array_equal(matches.queries, asked)
+    np.testing.assert_array_equal(matches.queries, queries)
     table.validate(full=True)
 
 
 @pytest.mark.parametrize("bits", ALL_WIDTHS)
 def test_every_way_to_ask_keeps_the_queries(tmp_path, bits):
     width, top = Width(bits), 1 << (bits - 1)
-    asked = width.to_array(width.rows([top | 1, 4]))
+    queries = width.to_array(width.rows([top | 1, 4]))
     store = made(tmp_path, bits, "integers")
     results = [
-        store.probe_many(asked, 1),
-        store.probe_many(asked, 1, limit=1),
-        store.scan(asked, 1),
-        store.scan(asked, 1, limit=1),
-        store.nearest_many(asked, 1),
-        *store.probe_batches(asked, 1),
+        store.probe_many(queries, 1),
+        store.probe_many(queries, 1, limit=1),
+        store.scan(queries, 1),
+        store.scan(queries, 1, limit=1),
+        store.nearest_many(queries, 1),
+        *store.probe_batches(queries, 1),
     ]
     writing = fpstore.open(store.path, "r+")
-    results.append(writing.probe_insert_many(asked, [100, 101]))
+    results.append(writing.probe_insert_many(queries, [100, 101]))
     for matches in results:
-        np.testing.assert_array_equal(matches.queries, asked)
+        np.testing.assert_array_equal(matches.queries, queries)
         assert plain(matches.to_arrow()["query"].to_pylist(), bits)[0] == top | 1
 
 
 def test_successive_batches_have_their_own_queries(tmp_path):
     with fpstore.build(tmp_path / "s", np.arange(5000, dtype=np.uint64), radius=1) as store:
-        asked = np.arange(5000, dtype=np.uint64)[::-1].copy()
-        parts = list(store.probe_batches(asked, 0, matches=100))
+        queries = np.arange(5000, dtype=np.uint64)[::-1].copy()
+        parts = list(store.probe_batches(queries, 0, matches=100))
         assert len(parts) > 1
         assert (
             np.concatenate([part.to_arrow()["query"].to_numpy() for part in parts]).tolist()
-            == asked.tolist()
+            == queries.tolist()
         )
 
 
@@ -105,7 +105,7 @@ def test_pairs_have_a_row_for_each_pair_of_ids(tmp_path, bits, ids, set_limits):
     whole = pairs.to_arrow()
     set_limits(id_pairs=1)
     table = pairs.to_arrow()
-    stored = {one: store.fingerprints_of([one])[1].tolist() for one in table["id_b"].to_pylist()}
+    stored = {item: store.fingerprints_of([item])[1].tolist() for item in table["id_b"].to_pylist()}
     assert table.equals(whole)
     assert table["a"].num_chunks == 2
     assert table.column_names == ["a", "b", "distance", "id_a", "id_b"]
@@ -142,8 +142,8 @@ def test_empty_results_keep_their_types(tmp_path, bits, ids):
     width = Width(bits)
     store = made(tmp_path, bits, ids)
     full = store.probe_many(width.to_array(width.rows([4])), 0).to_arrow().schema
-    for asked in ([], [0]):
-        table = store.probe_many(width.to_array(width.rows(asked)), 0).to_arrow()
+    for query in ([], [0]):
+        table = store.probe_many(width.to_array(width.rows(query)), 0).to_arrow()
         assert (table.schema, table.num_rows) == (full, 0)
     (pairs,) = store.pairs(1)
     empty = fpstore.Pairs(
@@ -288,7 +288,7 @@ def test_columns_of_every_kind_are_fingerprints(tmp_path, bits):
     store = fpstore.build(tmp_path / "all", values, width=bits, radius=1)
     for number, column in enumerate(fingerprint_columns(bits)):
         assert width.numbers(check_fingerprints(column, width)) == values, column
-        assert [[m.fingerprint for m in found] for found in store.probe_many(column, 0)] == [
+        assert [[m.fingerprint for m in item] for item in store.probe_many(column, 0)] == [
             [value] for value in values
         ]
         assert len(store.nearest_many(column, 1)) == len(store.scan(column, 0)) == 3

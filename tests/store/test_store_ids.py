@@ -59,10 +59,10 @@ def check_ids(store, wanted):
     assert len(store) == len(stored)
     for fingerprint, ids in list(wanted.items())[::7]:
         assert sorted(store[fingerprint]) == sorted(ids)
-    asked = np.concatenate([stored[::-1], stored[:10]])  # any order, some of them twice
-    lims, ids = store.ids_of(asked)
+    queries = np.concatenate([stored[::-1], stored[:10]])  # any order, some of them twice
+    lims, ids = store.ids_of(queries)
     got = [sorted(ids[a:b]) for a, b in zip(lims[:-1].tolist(), lims[1:].tolist(), strict=True)]
-    assert got == [sorted(wanted[f]) for f in asked.tolist()]
+    assert got == [sorted(wanted[f]) for f in queries.tolist()]
     matches = store.probe_many(stored, 0)
     assert [[(m.fingerprint, sorted(m.ids)) for m in part] for part in matches] == [
         [(f, sorted(wanted[f]))] for f in stored.tolist()

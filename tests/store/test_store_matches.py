@@ -132,8 +132,8 @@ def check(store, brute, radius):
 
 def check_limits(store, brute, radius):
     """Compare the nearest matches with brute force."""
-    found = store.nearest_many(brute.queries, 5)
-    assert [pairs(part) for part in found] == [ranked[:5] for ranked in brute.ranks]
+    matches = store.nearest_many(brute.queries, 5)
+    assert [pairs(part) for part in matches] == [ranked[:5] for ranked in brute.ranks]
     expected = brute.within(radius)
     limited = store.probe_many(brute.queries, radius, limit=2)
     assert [pairs(part) for part in limited] == [part[:2] for part in expected]
@@ -177,10 +177,10 @@ def test_the_matches_of_a_query_are_at_its_number(store):
     queries = [3, 2**40, *next(iter(store.items()))[0][:3].tolist()]
     matches = store.probe_many(queries, 20, limit=2)
     each = list(matches)
-    assert any(found.more for found in each)
-    for query, found in enumerate(each):
+    assert any(item.more for item in each)
+    for query, item in enumerate(each):
         for again in (matches[query], matches[query - len(each)]):
-            assert (again, again.more) == (found, found.more)
+            assert (again, again.more) == (item, item.more)
     for wrong in (len(each), -len(each) - 1):
         with pytest.raises(IndexError):
             matches[wrong]

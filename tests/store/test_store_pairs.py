@@ -45,9 +45,9 @@ def test_pairs_and_clusters_of_a_store_with_changes(store, radius):
         if (f ^ g).bit_count() <= near
     }
     batches = list(opened.pairs(radius, threads=2))
-    found = [tuple(pair) for batch in batches for pair in batch]
-    assert len(found) == len(expected) == sum(map(len, batches))
-    assert set(found) == expected
+    results = [tuple(pair) for batch in batches for pair in batch]
+    assert len(results) == len(expected) == sum(map(len, batches))
+    assert set(results) == expected
     wanted = {f: sorted(i for g, i in held if g == f) for f in stored}
     for batch in batches:
         assert batch[0] == next(iter(batch))
@@ -57,19 +57,19 @@ def test_pairs_and_clusters_of_a_store_with_changes(store, radius):
             for f, place in zip(side.tolist(), ids.places.tolist(), strict=True):
                 assert sorted(ids.ids[ids.lims[place] : ids.lims[place + 1]]) == wanted[f]
             assert len(ids.lims) == len({pair[number] for pair in batch}) + 1
-    found = opened.clusters(radius)
+    results = opened.clusters(radius)
     distances = near_pairs.brute(np.array([f for f, _ in held], np.uint64))
     components = near_pairs.wanted_groups(distances, near)
-    assert {frozenset(members) for members in found} == {
+    assert {frozenset(members) for members in results} == {
         frozenset(held[place][1] for place in places) for places in components
     }
-    assert len(found) == len(list(found)) == len(found[:])
-    assert found.documents == len(held)
-    assert found.duplicates == sum(len(members) - 1 for members in found)
-    columns = found.columns()
-    assert columns["representative"] == [members[0] for members in found for _ in members]
-    assert columns["id"] == [name for members in found for name in members]
-    assert columns["cluster"].tolist() == [c for c, members in enumerate(found) for _ in members]
+    assert len(results) == len(list(results)) == len(results[:])
+    assert results.documents == len(held)
+    assert results.duplicates == sum(len(members) - 1 for members in results)
+    columns = results.columns()
+    assert columns["representative"] == [members[0] for members in results for _ in members]
+    assert columns["id"] == [name for members in results for name in members]
+    assert columns["cluster"].tolist() == [c for c, members in enumerate(results) for _ in members]
 
 
 @pytest.mark.parametrize("values", [[], [5], [5, 255 << 40]])
@@ -197,16 +197,17 @@ def test_the_verbs(tmp_path):
         "id_a": "a",
         "id_b": "b",
     }
-    told = run("pairs", path, "-r", 1)
-    assert (told.stdout, told.stderr.count("\n")) == ("", 1)
-    assert told.stderr.startswith(
+    message = run("pairs", path, "-r", 1)
+    assert (message.stdout, message.stderr.count("\n")) == ("", 1)
+    assert message.stderr.startswith(
         "fpstore: 0 pairs of fingerprints; not listed: 1 document with the fingerprint of another "
         "one: "
     )
-    told = run("cluster", path)
-    assert told.stdout == "a\t0\ta\nb\t0\ta\nc\t0\ta\n"
+    message = run("cluster", path)
+    assert message.stdout == "a\t0\ta\nb\t0\ta\nc\t0\ta\n"
     assert (
-        told.stderr == "fpstore: 4 documents, 1 cluster, the largest of 3 documents, 2 duplicates\n"
+        message.stderr
+        == "fpstore: 4 documents, 1 cluster, the largest of 3 documents, 2 duplicates\n"
     )
     assert fine("cluster", path, "-r", 1, "--quiet") == "a\t0\ta\nc\t0\ta\n"
     fine("cluster", path, "-o", tmp_path / "c.parquet", "--quiet")

@@ -138,9 +138,11 @@ def test_the_log_of_another_width_under_right_checksums(tmp_path, part):
         data[HEADER_BYTES : HEADER_BYTES + len(forged)] = forged
         assert reference_log.decode_change(bytes(data), HEADER_BYTES, header.seed)
     file.write_bytes(data)
-    told = "width of the header is 128, the manifest says 64" if part == "header" else "not whole"
+    message = (
+        "width of the header is 128, the manifest says 64" if part == "header" else "not whole"
+    )
     for mode in ("r", "r+"):
-        with pytest.raises(fpstore.CorruptStoreError, match=told):
+        with pytest.raises(fpstore.CorruptStoreError, match=message):
             fpstore.open(path, mode)
 
 
@@ -295,7 +297,7 @@ COLUMNS = {32: "columns-2-9", 64: "columns-3-19", 128: "columns-7-18", 256: "col
 def test_radii_above_that_of_column_tables_are_always_scans(tmp_path, width, design, monkeypatch):
     """Some looked up in nearly all buckets, thousands of times as long."""
     rows = np.random.default_rng(width).integers(0, 256, (500, width // 8), np.uint8)
-    radius, asked = width * 45 // 64, rows[:10]
+    radius, queries = width * 45 // 64, rows[:10]
     monkeypatch.setattr(_kernel, "ColumnProber", None)
     fpstore.build(tmp_path / "s", rows, width=width, radius=1, design=design).close()
     with fpstore.open(tmp_path / "s", "r+") as store:
@@ -303,15 +305,13 @@ def test_radii_above_that_of_column_tables_are_always_scans(tmp_path, width, des
             if changed:
                 store.delete(fingerprints=rows[:9])
                 store.insert(rows[:5], np.arange(600, 605))
-            expected = [[tuple(match) for match in found] for found in store.scan(asked, radius)]
-            parts = list(store.probe_batches(asked, radius))
+            expected = [[tuple(match) for match in case] for case in store.scan(queries, radius)]
+            parts = list(store.probe_batches(queries, radius))
+            assert [[tuple(match) for match in case] for part in parts for case in part] == expected
             assert [
-                [tuple(match) for match in found] for part in parts for found in part
+                [tuple(match) for match in store.probe(row.tobytes(), radius)] for row in queries
             ] == expected
             assert [
-                [tuple(match) for match in store.probe(row.tobytes(), radius)] for row in asked
-            ] == expected
-            assert [
-                [tuple(match) for match in found] for found in store.probe_many(asked, radius)
+                [tuple(match) for match in case] for case in store.probe_many(queries, radius)
             ] == expected
         assert len(store.probe_insert(rows[0].tobytes(), 700, radius)) == len(expected[0])

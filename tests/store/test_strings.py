@@ -80,8 +80,8 @@ def test_records_are_what_the_format_says(tmp_path, per_record, dictionary):
             == in_use
         )
         reader = Strings(tmp_path / f"{count}", shape, count)
-        found = [string for _, column in reader.columns() for string in column.tolist()]
-        assert (reader.layout, found) == (layout, strings)
+        results = [string for _, column in reader.columns() for string in column.tolist()]
+        assert (reader.layout, results) == (layout, strings)
         assert reader.get_many(np.array(list(in_use), np.uint64)) == list(in_use.values())
         for number in {0, 5, count - 1, count, count + 1, 2**63} - {-1}:
             if number in in_use:

@@ -53,13 +53,13 @@ def passes_of(rows, spec, folder, threads, budget_rows):
         resources,
         _kernel.Stop(),
     )
-    found = []
+    collected = []
     for _ in range(2):
-        found.append([part.copy() for part in made()])
+        collected.append([part.copy() for part in made()])
         assert made.is_on_disk == (len(rows) > budget_rows // 3)
     made.close()
     assert list(folder.iterdir()) == []
-    return found
+    return collected
 
 
 @pytest.mark.parametrize(
@@ -79,8 +79,10 @@ def test_passes_have_all_keys_in_order_in_parts_that_fit(tmp_path, set_limits, k
         at_once = 1 if threads == 1 else threads + 1
         room = budget_rows // (2 * at_once)
         for parts in passes_of(rows, spec, tmp_path, threads, budget_rows):
-            found = np.concatenate(parts)
-            assert (found.tolist() if found.ndim == 1 else rows_to_numbers(found)) == sorted(keys)
+            result = np.concatenate(parts)
+            assert (result.tolist() if result.ndim == 1 else rows_to_numbers(result)) == sorted(
+                keys
+            )
             if len(rows) > budget_rows // 3:
                 assert len(parts) > 1
                 assert all(room // 2 <= len(part) <= room for part in parts[:-1])

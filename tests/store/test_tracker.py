@@ -204,11 +204,11 @@ def test_a_fork_reads_the_log_again_and_keeps_the_open_files(path, tracker, writ
 
 def test_another_thread_in_the_middle_of_a_refresh_waits_for_it(path, tracker, during_apply):
     """It asks after a change was made, so it may not have the state before."""
-    found, began = [], threading.Event()
+    collected, began = [], threading.Event()
 
     def ask():
         began.set()
-        found.append(held(tracker.snapshot()))
+        collected.append(held(tracker.snapshot()))
 
     thread = threading.Thread(target=ask)
     with fpstore.open(path, "r+") as store:
@@ -221,4 +221,4 @@ def test_another_thread_in_the_middle_of_a_refresh_waits_for_it(path, tracker, d
     during_apply(0, start)
     assert held(tracker.snapshot()) == [1, 2, 3, 10]
     thread.join()
-    assert found == [[1, 2, 3, 10]]
+    assert collected == [[1, 2, 3, 10]]

@@ -81,7 +81,7 @@ class Options:
     @classmethod
     def for_fingerprinter(
         cls,
-        maker: Fingerprinter[Any] | None,
+        fingerprinter: Fingerprinter[Any] | None,
         radius: int | None,
         width: int | None,
         **options: Any,
@@ -90,23 +90,23 @@ class Options:
 
         InputError if it makes fingerprints of another width.
         """
-        if maker is None:
+        if fingerprinter is None:
             return cls(
                 USUAL_RADIUS if radius is None else radius,
                 WORD_BITS if width is None else check_width(width).bits,
                 **options,
             )
-        bits = maker.width if width is None else check_width(width).bits
-        if maker.width != bits:
+        bits = fingerprinter.width if width is None else check_width(width).bits
+        if fingerprinter.width != bits:
             raise InputError(
-                f"fingerprinter: it makes {maker.width} bits, the store has width={bits}",
+                f"fingerprinter: it makes {fingerprinter.width} bits, the store has width={bits}",
                 expected=bits,
-                got=maker.width,
+                got=fingerprinter.width,
             )
         return cls(
-            maker.usual_radius if radius is None else radius,
+            fingerprinter.usual_radius if radius is None else radius,
             bits,
-            fingerprinter=maker.describe(),
+            fingerprinter=fingerprinter.describe(),
             **options,
         )
 

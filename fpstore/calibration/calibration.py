@@ -12,7 +12,7 @@ from fpstore.base.keywords import keyword
 from fpstore.base.resources import Resources, parse_threads
 from fpstore.calibration.measures import Measurement, Rate, RemovalRates, Sample
 from fpstore.calibration.pictures import read_pictures
-from fpstore.calibration.settings import COPIES, GROUP, MOST_WRONG, SAMPLE, Options
+from fpstore.calibration.settings import COPIES, GROUP, MAX_WRONG, SAMPLE, Options
 from fpstore.calibration.texts import read_texts
 from fpstore.errors import InputError
 from fpstore.hashing import Fingerprinter
@@ -63,10 +63,10 @@ class Suggestion:
     @property
     def threshold(self) -> float | None:
         """The Jaccard similarity at the radius, with MinHash: the ``threshold`` of `dedup`."""
-        maker = self.measured.setting.fingerprinter
-        if self.radius is None or not isinstance(maker, MinHash):
+        fingerprinter = self.measured.setting.fingerprinter
+        if self.radius is None or not isinstance(fingerprinter, MinHash):
             return None
-        return self.measured.setting.threshold or least_jaccard(maker, self.radius)
+        return self.measured.setting.threshold or least_jaccard(fingerprinter, self.radius)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the suggestion as JSON values."""
@@ -134,7 +134,7 @@ def calibrate(
     html: bool | str = False,
     settings: Iterable[str | Fingerprinter[Any]] | None = None,
     changes: Iterable[str] | None = None,
-    most_wrong: float = MOST_WRONG,
+    most_wrong: float = MAX_WRONG,
     group: str = GROUP,
     sample: int = SAMPLE,
     copies: int = COPIES,

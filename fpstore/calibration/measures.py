@@ -147,8 +147,11 @@ class Measurement:
         return int(np.searchsorted(copies, copies[radius]))
 
 
-def hash_items(maker: Fingerprinter[Any], items: Iterable[Any], threads: int) -> Hashed:
-    parts = [part for _, part in map_in_order(maker.hashed, maker.batches(items), threads)]
+def hash_items(fingerprinter: Fingerprinter[Any], items: Iterable[Any], threads: int) -> Hashed:
+    parts = [
+        part
+        for _, part in map_in_order(fingerprinter.hashed, fingerprinter.batches(items), threads)
+    ]
     rows = np.concatenate([part.rows for part in parts])
     return Hashed(rows, np.concatenate([part.known for part in parts]))
 

@@ -39,8 +39,8 @@ IMAGE_SETTINGS = (
 )
 PDQ = "method=pdq"  # one of them if its package is installed
 SAMPLE, COPIES = 1500, 300
-GROUP, MOST_WRONG = "greedy", 0.05
-LEAST_SAMPLE, MOST_SAMPLE = 2, 10_000
+GROUP, MAX_WRONG = "greedy", 0.05
+MIN_SAMPLE, MAX_SAMPLE = 2, 10_000
 # the least resemblance of two documents, or pictures, of one family
 BOUND, IMAGE_BOUND = 0.5, 0.9
 _EXAMPLES = {
@@ -144,7 +144,7 @@ class Options:
     images: bool
     settings: Any = None  # sequence of Setting
     changes: Any = None  # sequence of TextChange or ImageChange
-    most_wrong: float = MOST_WRONG
+    most_wrong: float = MAX_WRONG
     group: str = GROUP
     sample: int = SAMPLE
     copies: int = COPIES
@@ -178,6 +178,6 @@ class Options:
             self.resemblance = IMAGE_BOUND if self.images else BOUND
         self.most_wrong = check_number(self.most_wrong, 0, 1, "most_wrong")
         check_choice(self.group, GROUPINGS, "group")
-        self.sample = check_whole(self.sample, LEAST_SAMPLE, MOST_SAMPLE, "sample")
-        self.copies = check_whole(self.copies, 1, MOST_SAMPLE, "copies")
+        self.sample = check_whole(self.sample, MIN_SAMPLE, MAX_SAMPLE, "sample")
+        self.copies = check_whole(self.copies, 1, MAX_SAMPLE, "copies")
         self.seed = check_whole(self.seed, 0, 2**64 - 1, "seed")

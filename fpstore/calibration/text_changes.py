@@ -14,7 +14,7 @@ from fpstore.calibration.seeded import Draws
 from fpstore.hashing.normal import is_unspaced
 
 # at most one in four words or sentences is changed: otherwise the copy would be another text
-MOST_CHANGED = 4
+MAX_CHANGED = 4
 _POOL_WORDS, _POOL_TEXTS, _POOL_CHARS = 4096, 256, 1 << 14  # of a text, for the pool
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz"
 _NUMBER = re.compile(r"[0-9]+")
@@ -90,7 +90,7 @@ class _Case:
         count = max(1, round(self.amount * len(spans)))
         if self.amount >= 1:
             count = int(self.amount)
-        if not spans or (self.amount >= 1 and count * MOST_CHANGED > len(spans)):
+        if not spans or (self.amount >= 1 and count * MAX_CHANGED > len(spans)):
             return []
         return [spans[place] for place in self.draws.places(len(spans), count)]
 

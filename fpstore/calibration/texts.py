@@ -36,7 +36,7 @@ from fpstore.jobs.joining import UNBOUNDED, connect_rows
 from fpstore.jobs.verified import TextSets
 
 LONGEST = 1 << 18  # characters of a text that count
-MOST_GROUPED, MOST_CHARS = 50_000, 1 << 25  # documents, and their characters
+MAX_GROUPED, MAX_CHARS = 50_000, 1 << 25  # documents, and their characters
 CHARACTERS, WORDS = MinHash(shingle="chars", size=5, punctuation="keep"), MinHash()
 _SURE = 0.9999  # of the pairs at the bound
 
@@ -53,8 +53,8 @@ def read_texts(
     For pages of HTML, copies are made of the main texts. They take long to extract, so only pages
     whose distances are measured are grouped. Resemblances count all words outside of menus.
     """
-    most = 0 if html else MOST_GROUPED
-    reservoir = Reservoir[str](options.sample, Draws(options.seed, "sample"), most, MOST_CHARS)
+    most = 0 if html else MAX_GROUPED
+    reservoir = Reservoir[str](options.sample, Draws(options.seed, "sample"), most, MAX_CHARS)
     rows = documents = 0
     for batch in corpus.batches(projection):
         rows += len(batch.flags)
@@ -171,8 +171,13 @@ def _groups(
     return members_in_sets(sets[row_places], places.astype(np.uint64))[0]
 
 
-def shingle_sets(texts: Sequence[str], maker: MinHash, threads: int = 1) -> TextSets:
-    batches = [sets for _, sets in map_in_order(maker.feature_sets, maker.batches(texts), threads)]
+def shingle_sets(texts: Sequence[str], fingerprinter: MinHash, threads: int = 1) -> TextSets:
+    batches = [
+        sets
+        for _, sets in map_in_order(
+            fingerprinter.feature_sets, fingerprinter.batches(texts), threads
+        )
+    ]
     return TextSets(
         np.arange(len(texts)),
         np.concatenate([np.empty(0, np.uint32), *(sets.features for sets in batches)]),

@@ -247,24 +247,28 @@ def hash_(args: Arguments) -> None:
     if kind == FINGERPRINTS:
         fail("say what the inputs are: --text, --text-field, --image or --vector")
     content.refuse_foreign(args, kind)
-    maker, notices, done = content.fingerprinter_option(args, kind), Notices(kind, args.left_out), 0
+    fingerprinter, notices, done = (
+        content.fingerprinter_option(args, kind),
+        Notices(kind, args.left_out),
+        0,
+    )
     if kind == ROWS:
         chunks: Any = content.open_inputs(
-            args, kind, args.inputs, maker, notices, chunk_rows=content.CHUNK_ROWS
+            args, kind, args.inputs, fingerprinter, notices, chunk_rows=content.CHUNK_ROWS
         )
     else:
-        chunks = content.open_files(args, kind, args.inputs, maker, notices)
+        chunks = content.open_files(args, kind, args.inputs, fingerprinter, notices)
     source: Any = chunks if hasattr(chunks, "bytes_done") else None
     if kind == ROWS:
         chunks.limit_memory(parse_memory(args.memory))
-    maker = source.fingerprinter if kind == VECTORS else maker
+    fingerprinter = source.fingerprinter if kind == VECTORS else fingerprinter
     format_name, columns = "jsonl" if args.as_json else None, ["fingerprint", "id"]
     opening = open_writer(
         args.output,
         format=format_name,
         columns=columns,
-        width=maker.width,
-        fingerprinter=maker.describe(),
+        width=fingerprinter.width,
+        fingerprinter=fingerprinter.describe(),
     )
     with args.bars(source) as bars, opening as writer:
         chunk: Chunk

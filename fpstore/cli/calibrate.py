@@ -21,9 +21,9 @@ from fpstore.calibration.pictures import read_pictures
 from fpstore.calibration.settings import (
     COPIES,
     GROUP,
-    LEAST_SAMPLE,
-    MOST_SAMPLE,
-    MOST_WRONG,
+    MAX_SAMPLE,
+    MAX_WRONG,
+    MIN_SAMPLE,
     PDQ,
     SAMPLE,
     Options,
@@ -86,18 +86,18 @@ EN_DASH = "\u2013"
         "Greatest share of the removed documents that may be removed wrongly: they share less "
         "than --resemblance of their runs of three words with the document that is kept.",
         click.FloatRange(0, 1),
-        MOST_WRONG,
+        MAX_WRONG,
     ),
     option("--group", "How dedup groups near-duplicates.", GROUPINGS, GROUP),
     option(
         "--sample N",
         "Most documents or pictures whose distances are measured; all their pairs are compared. "
         "Up to 50,000 texts are grouped.",
-        whole_number(LEAST_SAMPLE, MOST_SAMPLE),
+        whole_number(MIN_SAMPLE, MAX_SAMPLE),
         SAMPLE,
     ),
     option(
-        "--copies N", "Most copies for each kind of change.", whole_number(1, MOST_SAMPLE), COPIES
+        "--copies N", "Most copies for each kind of change.", whole_number(1, MAX_SAMPLE), COPIES
     ),
     option(
         "--resemblance SHARE",
@@ -305,12 +305,12 @@ def compare(args: Arguments) -> None:
     """
     if args.a == args.b == "-":
         fail("only one of A and B can be standard input")
-    maker, notices = content.text_fingerprinter_option(args), Notices(TEXTS)
+    fingerprinter, notices = content.text_fingerprinter_option(args), Notices(TEXTS)
     text_a, text_b = (_read(path, notices, args) for path in (args.a, args.b))
     for name, text in ((args.a, text_a), (args.b, text_b)):
-        if maker.is_empty(text):
-            raise InputError(f"{_input_name(name)}: {maker.empty_message(text)}", path=name)
-    comparison = Comparison(maker, text_a, text_b)
+        if fingerprinter.is_empty(text):
+            raise InputError(f"{_input_name(name)}: {fingerprinter.empty_message(text)}", path=name)
+    comparison = Comparison(fingerprinter, text_a, text_b)
     notices.report(args)
     if args.as_json:
         record = comparison.to_dict()
@@ -429,7 +429,7 @@ def weights(args: Arguments) -> None:
     columns = columns if isinstance(columns, str) else tuple(columns)
     if args.html and isinstance(columns, tuple):
         raise InputError("--html is for one column of pages, whose titles count too: name it alone")
-    maker, notices = content.features_option(args), Notices(kind)
+    fingerprinter, notices = content.features_option(args), Notices(kind)
     rows: Any
     if kind == TEXTS:
         content.check_inputs(kind, args.inputs, "")
@@ -448,7 +448,7 @@ def weights(args: Arguments) -> None:
         learnt, sampled, documents = learn_weights(
             rows,
             Projection(text=columns),
-            maker,
+            fingerprinter,
             sample=args.sample,
             most=args.most,
             seed=args.seed,

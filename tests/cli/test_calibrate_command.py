@@ -93,13 +93,13 @@ def test_the_command_that_is_suggested_removes_what_was_counted(corpora):
     arguments = ("calibrate", "many.parquet", "--text-field", "body", "-q", "--threads", "1")
     for setting in ("method=minhash", "method=minhash,threshold=0.8", "size=2,width=128"):
         more = ("--most-wrong", "0.1", "--setting", setting)
-        (single,) = json.loads(fine(*arguments, *more, "--json"))["settings"]
+        (row,) = json.loads(fine(*arguments, *more, "--json"))["settings"]
         words = re.search(r"^fpstore (dedup .*)$", fine(*arguments, *more), re.MULTILINE)[1].split()
         assert ("--threshold" in words) == ("threshold" in setting)
         command = (*words, "many.parquet", "out.parquet", "--text-field", "body")
         done = json.loads(fine(*command, "--json", "-q", "--force"))
-        assert done["removed"] == single["removed"]["count"] > 10
-        assert single["wrong"]["count"] <= 0.1 * single["wrong"]["total"]
+        assert done["removed"] == row["removed"]["count"] > 10
+        assert row["wrong"]["count"] <= 0.1 * row["wrong"]["total"]
     hopeless = fine(*arguments, "--setting", "size=1,radius=40")
     assert "fpstore dedup" not in hopeless
     assert "No setting fits: allow more with --most-wrong" in hopeless
@@ -142,8 +142,8 @@ def pair(tmp_path, monkeypatch):
 
 
 def test_compare_shows_what_differs(pair):
-    maker = SimHash(size=1, weighting="count")
-    a, b = (maker.fingerprint((pair / name).read_text()) for name in ("a.txt", "b.txt"))
+    fingerprinter = SimHash(size=1, weighting="count")
+    a, b = (fingerprinter.fingerprint((pair / name).read_text()) for name in ("a.txt", "b.txt"))
     answer = json.loads(fine("compare", "a.txt", "b.txt", "--weighting", "count", "--json"))
     assert answer == {
         "fingerprint_a": f"{a:016x}",

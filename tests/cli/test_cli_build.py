@@ -66,7 +66,7 @@ def test_an_empty_store_is_inserted_into(folder: Path) -> None:
         ),
         (["--image", "--image-hash", "pdq"], fpstore.hashing.ImageHash(method="pdq")),
     ]
-    for arguments, maker in made:
+    for arguments, fingerprinter in made:
         out = fine(
             "build", "x.fps", "--empty", "--width", 256, "--radius", 24, "--force", *arguments
         )
@@ -79,7 +79,7 @@ def test_an_empty_store_is_inserted_into(folder: Path) -> None:
         )
         with fpstore.open("x.fps") as store:
             assert (store.width, store.radius, store[5]) == (256, 24, ["name"])
-            assert store.fingerprinter == (maker and maker.describe())
+            assert store.fingerprinter == (fingerprinter and fingerprinter.describe())
     for arguments, said in (
         (["--empty", "crawl.tsv"], "--empty takes no INPUT"),
         ([], "give an INPUT, or --empty"),

@@ -129,8 +129,8 @@ def test_a_store_of_pictures_is_built_asked_and_extended(photos: Path) -> None:
     fine("insert", "photos.fps", "new.jpg", "-q")
     again = fine("probe", "photos.fps", "photos/2.png", "-r", 9).splitlines()
     assert {row.split("\t")[3] for row in again} == {"photos/2.png", "new.jpg"}
-    output = json.loads(fine("insert", "photos.fps", "photos", "--suffix", ".png", "--json"))
-    assert (output["rows"], output["inserted"]) == (6, 0)
+    summary = json.loads(fine("insert", "photos.fps", "photos", "--suffix", ".png", "--json"))
+    assert (summary["rows"], summary["inserted"]) == (6, 0)
 
 
 @pytest.mark.full

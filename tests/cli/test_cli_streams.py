@@ -58,49 +58,51 @@ def test_each_line_is_answered_before_the_next_is_sent(
     ]
     Path("q.tsv").write_text("".join(f"{f:016x}\tid{i}\n" for i, f in enumerate(queries)))
     wanted = fine(*verb, "--input", "q.tsv", "--json").splitlines()
-    with Conversation(*verb, "--input", "-", "--format", form, "--json") as single:
+    with Conversation(*verb, "--input", "-", "--format", form, "--json") as conversation:
         for i, f in enumerate(queries):
-            single.send(query(form, f, f"id{i}"))
-            assert single.answer() == wanted[i]
-        assert single.ended() == (0, b"", "")
+            conversation.send(query(form, f, f"id{i}"))
+            assert conversation.answer() == wanted[i]
+        assert conversation.ended() == (0, b"", "")
 
 
 @pytest.mark.full
 def test_a_half_line_waits_for_its_rest(folder: Path) -> None:
-    with Conversation("probe", "crawl.fps", "0x2a", "-r", 0, "--input", "-") as single:
-        assert single.answer().endswith("\tsmall")  # the argument is answered before any input
-        single.send(f"{NEAR:016x}\n{FAR:016x}\n00000000")
-        assert [single.answer().split("\t")[3] for _ in range(3)] == ["a", "a again", "far"]
-        assert single.is_silent()
-        single.send("0000002a\n")
-        assert single.answer().endswith("\tsmall")
-        single.send("0x")
-        single.send("0")
+    with Conversation("probe", "crawl.fps", "0x2a", "-r", 0, "--input", "-") as conversation:
+        assert conversation.answer().endswith(
+            "\tsmall"
+        )  # the argument is answered before any input
+        conversation.send(f"{NEAR:016x}\n{FAR:016x}\n00000000")
+        assert [conversation.answer().split("\t")[3] for _ in range(3)] == ["a", "a again", "far"]
+        assert conversation.is_silent()
+        conversation.send("0000002a\n")
+        assert conversation.answer().endswith("\tsmall")
+        conversation.send("0x")
+        conversation.send("0")
         # the last line needs no end
-        assert single.ended() == (0, b"0000000000000000\t0000000000000000\t0\tzero\n", "")
+        assert conversation.ended() == (0, b"0000000000000000\t0000000000000000\t0\tzero\n", "")
     with Conversation(
         "probe", "crawl.fps", "--input", "-", "--id-field", "url", "--json"
-    ) as single:
+    ) as conversation:
         for line in ("# a comment\n", "url\tother\tfingerprint\n", "here\t?\t000000000000002a\n"):
-            single.send(line)
-        assert json.loads(single.answer())["query_id"] == "here"
-        assert single.ended()[0] == 0
+            conversation.send(line)
+        assert json.loads(conversation.answer())["query_id"] == "here"
+        assert conversation.ended()[0] == 0
 
 
 def test_what_is_inserted_meanwhile_is_found(folder: Path) -> None:
     with (
-        Conversation("probe", "crawl.fps", "--input", "-", "--json") as single,
+        Conversation("probe", "crawl.fps", "--input", "-", "--json") as conversation,
         fpstore.open("crawl.fps", "r+") as writer,
     ):
         for number in range(20):
-            requests = 0x1234_5678_0000_0000 | number << 20 | 0x1F << 40
-            single.send(f"{requests:016x}\n")
-            before = json.loads(single.answer())["matches"]
-            writer.insert(requests, f"new {number}")
-            single.send(f"{requests:016x}\n")
-            after = json.loads(single.answer())["matches"]
+            fingerprint = 0x1234_5678_0000_0000 | number << 20 | 0x1F << 40
+            conversation.send(f"{fingerprint:016x}\n")
+            before = json.loads(conversation.answer())["matches"]
+            writer.insert(fingerprint, f"new {number}")
+            conversation.send(f"{fingerprint:016x}\n")
+            after = json.loads(conversation.answer())["matches"]
             assert [m for m in after if m not in before] == [
-                {"fingerprint": f"{requests:016x}", "distance": 0, "ids": [f"new {number}"]}
+                {"fingerprint": f"{fingerprint:016x}", "distance": 0, "ids": [f"new {number}"]}
             ]
 
 
@@ -110,12 +112,12 @@ def test_bad_line_is_named_after_answers_to_earlier_lines(folder: Path) -> None:
         good = query(form, NEAR, "x")
         with Conversation(
             "probe", "crawl.fps", "-r", 0, "--input", "-", "--format", form, "--json"
-        ) as single:
+        ) as conversation:
             for _ in range(3):
-                single.send(good)
-                assert json.loads(single.answer())["matches"]
-            single.send(good + good + "zz\n" + good)  # what came with the bad line, too
-            code, out, err = single.ended()
+                conversation.send(good)
+                assert json.loads(conversation.answer())["matches"]
+            conversation.send(good + good + "zz\n" + good)  # what came with the bad line, too
+            code, out, err = conversation.ended()
         assert (code, [json.loads(line)["row"] for line in out.splitlines()]) == (2, [3, 4])
         assert err.startswith("fpstore: <stdin>:6: ")
 
@@ -146,15 +148,15 @@ def test_a_bad_line_does_not_end_a_writer(folder: Path, form: str) -> None:
     for together in (False, True):
         with Conversation(
             "insert", "crawl.fps", "-", "--format", form, "--unmatched", "--json", "-r", 1
-        ) as single:
+        ) as conversation:
             if together:
-                single.send("".join(lines))
+                conversation.send("".join(lines))
             collected = []
             for line in lines:
                 if not together:
-                    single.send(line)
-                collected.append(json.loads(single.answer()))
-            code, out, err = single.ended()
+                    conversation.send(line)
+                collected.append(json.loads(conversation.answer()))
+            code, out, err = conversation.ended()
         assert (code, out) == (1, b"")
         assert "fpstore: 1 row wrong, the first one: <stdin>:" in err
         keys = [(row["row"], row["query_id"], row.get("reason")) for row in collected]
@@ -209,10 +211,10 @@ def test_null_and_blank_texts_have_one_reason_everywhere(folder: Path) -> None:
         "7",
     ]
     words = ("--format", "jsonl", *TEXT_AND_URL, "--unmatched", "--json", "--left-out", "left.tsv")
-    with Conversation("insert", "pages.fps", "-", *words) as single:
-        single.send("".join(f"{line}\n" for line in lines))
-        answers = [json.loads(single.answer()) for _ in lines]
-        _, _, err = single.ended()
+    with Conversation("insert", "pages.fps", "-", *words) as conversation:
+        conversation.send("".join(f"{line}\n" for line in lines))
+        answers = [json.loads(conversation.answer()) for _ in lines]
+        _, _, err = conversation.ended()
     reasons = [None, "no words", "no words", "error", "error"]
     assert [answer.get("reason") for answer in answers] == reasons
     listed = [f"{row}\t{reason}" for row, reason in enumerate(reasons) if reason is not None]
@@ -241,15 +243,15 @@ def test_a_changed_page_is_decided_anew_by_the_pipe(folder: Path) -> None:
     for together in (False, True):
         shutil.copytree("anew.fps", f"{together}.fps")
         options = ["-", "--format", "jsonl", "--unmatched", "--upsert", "--json", "-q"]
-        with Conversation("insert", f"{together}.fps", *options) as single:
+        with Conversation("insert", f"{together}.fps", *options) as conversation:
             if together:
-                single.send("".join(query("jsonl", *row) for row in sent))
+                conversation.send("".join(query("jsonl", *row) for row in sent))
             collected = []
             for row in sent:
                 if not together:
-                    single.send(query("jsonl", *row))
-                collected.append(json.loads(single.answer()))
-            assert single.ended() == (0, b"", "")
+                    conversation.send(query("jsonl", *row))
+                collected.append(json.loads(conversation.answer()))
+            assert conversation.ended() == (0, b"", "")
         assert [(row["inserted"], row.get("reason")) for row in collected] == wanted
         assert [match["ids"] for match in collected[3]["matches"]] == [["a"]]
         assert fine("ids", f"{together}.fps", "other") == f"{FAR ^ 2:016x}\tother\n"
@@ -275,12 +277,12 @@ def test_lines_that_are_no_rows_have_answers_too(folder: Path) -> None:
         json.dumps(good).encode(),
     ]
     options = ["--format", "jsonl", "--unmatched", "--json", *TEXT_AND_URL, "-q"]
-    with Conversation("insert", "pages.fps", "-", *options) as single:
+    with Conversation("insert", "pages.fps", "-", *options) as conversation:
         collected = []
         for line in lines:
-            single.send(line.decode("latin-1") + "\n")
-            collected.append(json.loads(single.answer()))
-        assert single.ended() == (1, b"", "")
+            conversation.send(line.decode("latin-1") + "\n")
+            collected.append(json.loads(conversation.answer()))
+        assert conversation.ended() == (1, b"", "")
     assert [row.get("reason") for row in collected] == ["error"] * 7 + [None, None]
     assert [row["query_id"] for row in collected] == [
         None,
@@ -299,11 +301,11 @@ def test_lines_that_are_no_rows_have_answers_too(folder: Path) -> None:
 
 def test_ids_of_a_stream_are_strings_unless_told(folder: Path) -> None:
     for options, wanted in (([], ["1", "x"]), (["--id-type", "int"], [1])):
-        with Conversation("probe", "crawl.fps", "--input", "-", "--json", *options) as single:
-            single.send("0x2a\t1\n")
-            assert json.loads(single.answer())["query_id"] == wanted[0]
-            single.send("0x2a\tx\n")
-            code, out, err = single.ended()
+        with Conversation("probe", "crawl.fps", "--input", "-", "--json", *options) as conversation:
+            conversation.send("0x2a\t1\n")
+            assert json.loads(conversation.answer())["query_id"] == wanted[0]
+            conversation.send("0x2a\tx\n")
+            code, out, err = conversation.ended()
         assert [json.loads(line)["query_id"] for line in out.splitlines()] == wanted[1:]
         assert (code, "--id-type" in err or "integer" in err) == (
             (0, False) if not options else (2, True)
@@ -311,22 +313,22 @@ def test_ids_of_a_stream_are_strings_unless_told(folder: Path) -> None:
     fine("build", "integers.fps", "-", "-q", stdin="ffff0000ffff0000\t7\n")
     # of inserts they are of the kind of the store
     for name, kept in (("integers.fps", 8), ("crawl.fps", "8")):
-        with Conversation("insert", name, "-", "--unmatched", "--json", "-q") as single:
-            single.send("00000000ffffffff\t8\n")
-            assert json.loads(single.answer())["query_id"] == kept
-            assert single.ended() == (0, b"", "")
+        with Conversation("insert", name, "-", "--unmatched", "--json", "-q") as conversation:
+            conversation.send("00000000ffffffff\t8\n")
+            assert json.loads(conversation.answer())["query_id"] == kept
+            assert conversation.ended() == (0, b"", "")
 
 
 @pytest.mark.full
 def test_the_codes_of_a_stream(folder: Path) -> None:
     for sent, code in (("", 1), ("0x1234567812345678\n", 1), ("0x1234567812345678\n0x2a\n", 0)):
-        with Conversation("probe", "crawl.fps", "-r", 0, "--input", "-") as single:
-            single.send(sent)
-            assert (single.ended()[0], sent) == (code, sent)
-    with Conversation("probe", "crawl.fps", "-r", 0, "--input", "-", "--quiet") as single:
-        single.send("0x1234567812345678\n0x2a\n")
-        assert single.process.wait(TIMEOUT_SECONDS) == 0  # although its input is open
-        assert single.ended() == (0, b"", "")
+        with Conversation("probe", "crawl.fps", "-r", 0, "--input", "-") as conversation:
+            conversation.send(sent)
+            assert (conversation.ended()[0], sent) == (code, sent)
+    with Conversation("probe", "crawl.fps", "-r", 0, "--input", "-", "--quiet") as conversation:
+        conversation.send("0x1234567812345678\n0x2a\n")
+        assert conversation.process.wait(TIMEOUT_SECONDS) == 0  # although its input is open
+        assert conversation.ended() == (0, b"", "")
 
 
 @pytest.mark.full
@@ -335,23 +337,23 @@ def test_a_signal_ends_the_wait_for_a_line(folder: Path) -> None:
         (signal.SIGINT, 130, "interrupted"),
         (signal.SIGTERM, 143, "terminated"),
     ):
-        with Conversation("probe", "crawl.fps", "-r", 0, "--input", "-") as single:
-            single.send("0x2a\n")
-            assert single.answer().endswith("\tsmall")
-            assert single.interrupted(number) == (code, b"", f"fpstore: {word}\n")
+        with Conversation("probe", "crawl.fps", "-r", 0, "--input", "-") as conversation:
+            conversation.send("0x2a\n")
+            assert conversation.answer().endswith("\tsmall")
+            assert conversation.interrupted(number) == (code, b"", f"fpstore: {word}\n")
 
 
 @pytest.mark.full
 def test_a_reader_that_has_gone_ends_it_quietly(folder: Path) -> None:
-    with Conversation("probe", "crawl.fps", "-r", 0, "--input", "-") as single:
-        single.send("0x2a\n")
-        assert single.answer()
-        assert single.process.stdout is not None
-        single.process.stdout.close()
-        single.send("0x2a\n")
-        assert single.process.wait(TIMEOUT_SECONDS) == 141
-        assert single.process.stderr is not None
-        assert single.process.stderr.read() == b""
+    with Conversation("probe", "crawl.fps", "-r", 0, "--input", "-") as conversation:
+        conversation.send("0x2a\n")
+        assert conversation.answer()
+        assert conversation.process.stdout is not None
+        conversation.process.stdout.close()
+        conversation.send("0x2a\n")
+        assert conversation.process.wait(TIMEOUT_SECONDS) == 141
+        assert conversation.process.stderr is not None
+        assert conversation.process.stderr.read() == b""
 
 
 def converse(one: Conversation, send: Callable[[bytes], object]) -> None:
@@ -364,29 +366,29 @@ def converse(one: Conversation, send: Callable[[bytes], object]) -> None:
 def test_sockets_and_pipes_of_every_kind(folder: Path) -> None:
     arguments = ("probe", "crawl.fps", "-r", 0, "--input")
     near, far = socket.socketpair()
-    with near, far, Conversation(*arguments, "-", stdin=far.fileno()) as single:
+    with near, far, Conversation(*arguments, "-", stdin=far.fileno()) as conversation:
         far.close()
-        converse(single, near.sendall)
+        converse(conversation, near.sendall)
         near.shutdown(socket.SHUT_WR)
-        assert single.ended() == (0, b"", "")
+        assert conversation.ended() == (0, b"", "")
     os.mkfifo("queries.txt")
-    with Conversation(*arguments, "queries.txt", stdin=subprocess.DEVNULL) as single:
+    with Conversation(*arguments, "queries.txt", stdin=subprocess.DEVNULL) as conversation:
         with Path("queries.txt").open("wb", buffering=0) as fifo:
-            converse(single, fifo.write)
-        assert single.ended() == (0, b"", "")
+            converse(conversation, fifo.write)
+        assert conversation.ended() == (0, b"", "")
     out, into = os.pipe()
     os.set_blocking(out, False)  # Node and others leave their pipes so
-    with os.fdopen(out, "rb") as end, Conversation(*arguments, "-", stdin=end) as single:
+    with os.fdopen(out, "rb") as end, Conversation(*arguments, "-", stdin=end) as conversation:
         end.close()
-        converse(single, lambda data: os.write(into, data))
+        converse(conversation, lambda data: os.write(into, data))
         os.close(into)
-        assert single.ended() == (0, b"", "")
+        assert conversation.ended() == (0, b"", "")
     leader, follower = pty.openpty()  # a terminal is read by lines, and once to its end
-    with Conversation(*arguments, "-", stdin=follower) as single:
+    with Conversation(*arguments, "-", stdin=follower) as conversation:
         os.close(follower)
-        converse(single, lambda data: os.write(leader, data))
+        converse(conversation, lambda data: os.write(leader, data))
         os.write(leader, b"\x04")  # Ctrl-D
-        assert single.process.wait(TIMEOUT_SECONDS) == 0
+        assert conversation.process.wait(TIMEOUT_SECONDS) == 0
     os.close(leader)
 
 
@@ -442,10 +444,10 @@ def test_each_row_is_probed_and_inserted_before_the_next_is_sent(
         (FAR ^ 0xFFFF, "five"),
     ]
     options = ("--format", form, "--unmatched", "--json", "-r", 1, "--sync", sync)
-    with Conversation("insert", "crawl.fps", "-", *options) as single:
+    with Conversation("insert", "crawl.fps", "-", *options) as conversation:
         for row, (fingerprint, name) in enumerate(sent):
-            single.send(query(form, fingerprint, name))
-            answer = json.loads(single.answer())
+            conversation.send(query(form, fingerprint, name))
+            answer = json.loads(conversation.answer())
             assert (answer["row"], answer["query_id"], answer["query"]) == (
                 row,
                 name,
@@ -458,7 +460,7 @@ def test_each_row_is_probed_and_inserted_before_the_next_is_sent(
             if sync == "commit":  # then other processes have it before the answer
                 with fpstore.open("crawl.fps") as reader:
                     assert bool(reader.probe(fingerprint, 0)) == (name in ("two", "five"))
-        code, out, err = single.ended()
+        code, out, err = conversation.ended()
     assert (code, out) == (0, b"")
     assert err.startswith("fpstore: crawl.fps: 2 rows of 5 inserted, ")
     assert (
@@ -483,12 +485,12 @@ def test_stream_text_is_answered_before_the_next_is_sent(folder: Path, given: bo
     lines = [
         json.dumps({"url": f"page {row}", "text": text}) + "\n" for row, text in enumerate(texts)
     ]
-    with Conversation("insert", "pages.fps", "-", *options, "-q") as single:
+    with Conversation("insert", "pages.fps", "-", *options, "-q") as conversation:
         one_by_one = []
         for line in lines:
-            single.send(line)
-            one_by_one.append(json.loads(single.answer()))
-        assert single.ended() == (0, b"", "")
+            conversation.send(line)
+            one_by_one.append(json.loads(conversation.answer()))
+        assert conversation.ended() == (0, b"", "")
     assert [answer["row"] for answer in one_by_one] == list(range(7))
     assert [answer["inserted"] for answer in one_by_one] == wanted
     assert [answer["query"] is None for answer in one_by_one] == [
@@ -501,10 +503,10 @@ def test_stream_text_is_answered_before_the_next_is_sent(folder: Path, given: bo
     assert names == [f"page {row}" if given else 4 + row for row in range(7)]
     assert [answer.get("reason") for answer in one_by_one] == reasons
     fine(*build)
-    with Conversation("insert", "pages.fps", "-", *options, "-q") as single:  # all at once
-        single.send("".join(lines))
-        assert [json.loads(single.answer()) for _ in lines] == one_by_one
-        assert single.ended() == (0, b"", "")
+    with Conversation("insert", "pages.fps", "-", *options, "-q") as conversation:  # all at once
+        conversation.send("".join(lines))
+        assert [json.loads(conversation.answer()) for _ in lines] == one_by_one
+        assert conversation.ended() == (0, b"", "")
     Path("pages.jsonl").write_text("".join(lines))
     fine(*build)
     result = run("insert", "pages.fps", "pages.jsonl", *options[2:], "-q")
@@ -535,9 +537,9 @@ def test_ids_of_wrong_lines_do_not_end_a_writer(tmp_path, monkeypatch, lines, re
     fine("build", "--empty", "s.fps", "--text-field", "text", "-q")
     last = json.dumps({"id": 9 if lines[0].startswith('{"id": 5') else "y", "text": "q r s"})
     options = ["--format", "jsonl", *TEXT_AND_ID, "--unmatched", "--json", "-q"]
-    with Conversation("insert", "s.fps", "-", *options) as single:
+    with Conversation("insert", "s.fps", "-", *options) as conversation:
         for batch in (lines, [last]):
-            single.send("".join(f"{line}\n" for line in batch))
-            rows = [json.loads(single.answer()) for _ in batch]
+            conversation.send("".join(f"{line}\n" for line in batch))
+            rows = [json.loads(conversation.answer()) for _ in batch]
             assert [row.get("reason") for row in rows] == (reasons if batch is lines else [None])
-        assert single.ended()[0] == 1
+        assert conversation.ended()[0] == 1

@@ -229,8 +229,8 @@ def test_a_tiny_store_prints_no_ratio(folder: Path, n: int) -> None:
     built = fine("build", "n.fps", "n.npy")
     out = fine("stats", "n.fps", "--full")
     planned = fine("plan", n)
-    output = ["bytes per fingerprint" in built, "bytes/fingerprint" in out, "x the limit" in out]
-    assert output == [n >= 4096] * 3
+    units = ["bytes per fingerprint" in built, "bytes/fingerprint" in out, "x the limit" in out]
+    assert units == [n >= 4096] * 3
     assert planned.startswith(f"{n:,} fingerprint{'' if n == 1 else 's'}, ")
     assert ("The first table is empty." in out) == (n == 0)
     summary = json.loads(fine("stats", "n.fps", "--json"))

@@ -83,9 +83,9 @@ def test_store_fingerprints_new_vectors_as_it_did_the_old(here):
 
 
 def test_numbers_go_on_behind_vectors_that_were_left_out(here):
-    part = NEW.copy()
-    part[[0, 19]] = 0
-    np.save("some.npy", part)
+    vectors = NEW.copy()
+    vectors[[0, 19]] = 0
+    np.save("some.npy", vectors)
     fine("build", "s", "some.npy", "--vector", "-q")
     with fpstore.open("s", "r+") as store:  # which counts vectors that were left out
         assert (len(store.ids), store.stats()["id_kind"]) == (18, "row")

@@ -47,13 +47,13 @@ def test_a_life_of_an_index(folder: Path) -> None:
     assert built.returncode == 0
     assert built.stderr == b"fpstore: 1 row left out, blank: row 5\n"
     assert built.stdout.startswith(b"a.lsh: 5 documents, 11 bands of 2, ")
-    matches = process("probe", "a.lsh", "-", stdin=rows[0]["text"].encode())
-    assert (matches.returncode, matches.stderr) == (0, b"")
+    done = process("probe", "a.lsh", "-", stdin=rows[0]["text"].encode())
+    assert (done.returncode, done.stderr) == (0, b"")
     with fpstore.open("a.lsh") as index:
         expected = [
             ["-", str(match.id), str(match.similarity)] for match in index.probe(rows[0]["text"])
         ]
-    assert rows_of(matches.stdout.decode()) == expected
+    assert rows_of(done.stdout.decode()) == expected
     assert len(expected) == 5
     nothing = process(
         "probe",

@@ -79,13 +79,13 @@ def test_sketched_checks_at_the_call(wrong):
 
 @pytest.mark.parametrize("wrong", [7, "x", np.float64(1)])
 def test_batches_are_checked_at_the_call(wrong):
-    for maker in (
+    for fingerprinter in (
         fpstore.PrecomputedMinHash(count=8),
         fpstore.BitSample(dimension=64),
         fpstore.MinHash(),
     ):
         with pytest.raises(InputError):
-            maker.batches(wrong)
+            fingerprinter.batches(wrong)
 
 
 def test_closed_stores_have_no_iterators(store, index):

@@ -84,14 +84,14 @@ def test_arrays_in_place_of_choices_and_numbers_are_refused(here):
 
 def test_what_is_no_fingerprinter_is_refused(here):
     np.save("v.npy", np.ones((2, 8), np.float32))
-    for maker in (None, 7, fpstore.SimHash):
+    for fingerprinter in (None, 7, fpstore.SimHash):
         with pytest.raises(
             InputError, match="fingerprinter must be SimHash, MinHash or LongestSentences"
         ):
-            fpstore.calibration.Comparison(maker, "a", "b")
-    for maker in (int, lambda dimension: []):
+            fpstore.calibration.Comparison(fingerprinter, "a", "b")
+    for fingerprinter in (int, lambda dimension: []):
         with pytest.raises(InputError, match="fingerprinter must be one of vectors"):
-            fpstore.hashing.VectorReader("v.npy", maker)
+            fpstore.hashing.VectorReader("v.npy", fingerprinter)
     with pytest.raises(InputError, match="item 1: expected a text"):
         fpstore.MinHash().feature_sets(["a b", 7])
 

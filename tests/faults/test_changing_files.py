@@ -97,14 +97,14 @@ def test_bytes_that_keep_changing_are_never_read_out_of_bounds(tmp_path):
         prober.add(table, 12, 0, NO_FLIP)
         queries = fingerprints[::50].copy()
         for i in range(200):
-            single = queries[i % len(queries) :][:1]
+            query = queries[i % len(queries) :][:1]
             for work in (
                 lambda: table.decode(0, table.block_count, 0),
                 lambda: table.scan(queries[:2].copy(), 3, 0, table.block_count),
                 lambda: table.locate(queries),
-                lambda item=single: table.locate_one(int(item[0])),
+                lambda item=query: table.locate_one(int(item[0])),
                 lambda: prober.probe(queries, 3, order="sorted"),
-                lambda item=single: prober.probe(item, 3),
+                lambda item=query: prober.probe(item, 3),
             ):
                 calls += 1
                 with suppress(CorruptStoreError):

@@ -351,12 +351,12 @@ def test_a_child_that_lives_on_does_not_keep_the_lock(tmp_path, how):
     path = build(tmp_path / "s", 0, 100)
     store = fpstore.open(path, "r+")
     store.insert(FINGERPRINTS[100:101], [100])
-    requests, answered = os.pipe(), os.pipe()
+    asking, answered = os.pipe(), os.pipe()
     child = os.fork()
     if child == 0:
         status = 1
         try:
-            os.read(requests[0], 1)
+            os.read(asking[0], 1)
             with fpstore.open(path) as reader:
                 assert rows_of(reader) == pairs(0, 102)
             assert rows_of(store) == pairs(0, 102)  # reads on
@@ -385,12 +385,12 @@ def test_a_child_that_lives_on_does_not_keep_the_lock(tmp_path, how):
             store.close()
         with fpstore.open(path, "r+") as again:
             again.insert(FINGERPRINTS[101:102], [101])
-            os.write(requests[1], b".")
+            os.write(asking[1], b".")
             assert os.read(answered[0], 1) == b"\0"
     finally:
-        os.write(requests[1], b".")
+        os.write(asking[1], b".")
         os.waitpid(child, 0)
-        for descriptor in (*requests, *answered):
+        for descriptor in (*asking, *answered):
             os.close(descriptor)
     with fpstore.open(path) as store:
         assert rows_of(store) == pairs(0, 102)

@@ -200,13 +200,13 @@ def test_a_reader_that_may_not_write_beside_a_writer(restricted, name):
     """It opens, sees each commit and each merge, and keeps nobody away."""
     stores, where, reading = restricted
     expected = content(stores / name)
-    requests, answered = os.pipe(), os.pipe()
+    asking, answered = os.pipe(), os.pipe()
 
     def read_on():
         with fpstore.open(where / name) as store:
             for _ in range(3):
                 os.write(answered[1], str(len(rows_of(store))).encode())
-                os.read(requests[0], 1)
+                os.read(asking[0], 1)
             assert len(rows_of(store)) == len(expected) + 2
 
     def seen():
@@ -217,16 +217,16 @@ def test_a_reader_that_may_not_write_beside_a_writer(restricted, name):
         try:
             assert seen() == len(expected)
             store.insert([int(MORE[0])], [STRINGS[3000]])
-            os.write(requests[1], b".")
+            os.write(asking[1], b".")
             assert seen() == len(expected) + 1
             store.merge()
-            os.write(requests[1], b".")
+            os.write(asking[1], b".")
             assert seen() == len(expected) + 1
             store.insert([int(MORE[1])], [STRINGS[3001]])
         finally:
-            os.write(requests[1], b".")
+            os.write(asking[1], b".")
         reader.result()
-    for descriptor in (*requests, *answered):
+    for descriptor in (*asking, *answered):
         os.close(descriptor)
 
 

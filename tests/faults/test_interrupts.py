@@ -196,13 +196,13 @@ def test_signals_are_met_while_texts_are_compared(count_signals):
     pairs = np.zeros(1 << 13, np.uint64)
     assert count_signals(lambda: sets.similarities(pairs, pairs + np.uint64(1))) > 5
     rows = np.zeros(1 << 13, np.uint64)
-    single = np.array([0, len(rows)], np.uint64)
+    lims = np.array([0, len(rows)], np.uint64)
     numbers = np.arange(len(rows), dtype=np.uint64) % 2
-    assert count_signals(lambda: sets.representatives(rows, single, numbers, 0, 1.0, 256)) > 5
+    assert count_signals(lambda: sets.representatives(rows, lims, numbers, 0, 1.0, 256)) > 5
     stop = _kernel.Stop()
     stop.set()
     with pytest.raises(InterruptedError):
-        sets.representatives(rows, single, numbers, 0, 1.0, 256, stop=stop)
+        sets.representatives(rows, lims, numbers, 0, 1.0, 256, stop=stop)
 
 
 INTERRUPTED = """

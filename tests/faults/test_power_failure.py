@@ -76,7 +76,7 @@ def rows(kind, start, end):
 
 def steps_of(kind):
     """Return changes of all kinds, small and of many sectors, with a merge among them."""
-    single = rows(kind, 300, 310)
+    inserted = rows(kind, 300, 310)
     return [
         ("insert", *rows(kind, 8, 9)),
         ("probe_insert", FINGERPRINTS[9], IDS[kind](9)),
@@ -90,7 +90,10 @@ def steps_of(kind):
         ("delete", [IDS[kind](number) for number in range(60, 160)]),
         ("merge",),
         ("insert", *rows(kind, 201, 203)),
-        *[("insert", [fingerprint], [number]) for fingerprint, number in zip(*single, strict=True)],
+        *[
+            ("insert", [fingerprint], [number])
+            for fingerprint, number in zip(*inserted, strict=True)
+        ],
         ("delete", [IDS[kind](number) for number in (1, 305)]),
         ("flush",),
         ("merge", *rows(kind, 340, 380)),  # these are inserted meanwhile

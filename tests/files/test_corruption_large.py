@@ -39,19 +39,19 @@ def test_an_id_map_is_read_as_far_as_it_is_asked_for(tmp_path, unread):
     bad = leaves[len(leaves) // 2]
     data[bad + 2000] ^= 4
     file.write_bytes(data)
-    answered, output = 0, set()
+    answered, values = 0, set()
     with fpstore.open(path) as store:
         for i in range(0, count, 50):
             try:
                 assert store[int(fingerprints[i])] == [ids[i]]
                 answered += 1
             except fpstore.CorruptStoreError as error:
-                output.add(error.got)
+                values.add(error.got)
         with pytest.raises(fpstore.CorruptStoreError, match=f"damaged at byte {bad} "):
             store.fingerprints_of(ids[:1])
         assert [fault["message"] for fault in store.verify().faults] != []
     assert answered > 500
-    assert output <= {bad}
+    assert values <= {bad}
     report = fpstore.repair(path)
     assert report.fingerprints > count - 2000
     assert not report.complete

@@ -166,11 +166,11 @@ def test_an_id_number_of_the_log_that_has_no_string_is_found(tmp_path):
     path = make(tmp_path / "s", STRINGS, changes=False)
     manifest = read_manifest(path)
     log = LogWriter(path / "gen-00000001" / LOG_FILE, LogHeader.from_manifest(manifest))
-    single = np.array([1], np.uint64)
+    numbers = np.array([1], np.uint64)
     totals = log.header.totals._replace(fingerprints=301, ids=301)
     log.append(
         pack_change(
-            Change(totals, np.array([ADD], np.uint8), single, single * np.uint64(300), [b""])
+            Change(totals, np.array([ADD], np.uint8), numbers, numbers * np.uint64(300), [b""])
         ),
         durable=True,
     )

@@ -156,10 +156,10 @@ def test_a_record_that_says_what_cannot_be_is_not_read(at, form, value):
     st.tuples(numbers, numbers, numbers, st.integers(0, 2)),
 )
 def test_one_pair_is_packed_as_a_change_of_one(fingerprint, number, in_base, strings, totals):
-    single = change([(fingerprint, number, ADD | IN_BASE if in_base else ADD)], strings, totals)
+    record = change([(fingerprint, number, ADD | IN_BASE if in_base else ADD)], strings, totals)
     assert pack_one(
-        single.totals, (ADD | IN_BASE if in_base else ADD, fingerprint, number), strings, 1
-    ) == pack_change(single)
+        record.totals, (ADD | IN_BASE if in_base else ADD, fingerprint, number), strings, 1
+    ) == pack_change(record)
 
 
 def test_a_log_is_what_the_reference_says(full):
@@ -264,14 +264,14 @@ def test_torn_at_every_byte(full, every):
     """What was not told may go; what was durable is an error, which names the place."""
     path, places = full
     data = path.read_bytes()
-    for message in (HEADER_BYTES, places[3], len(data)):
-        stale = with_words(data, message, boot_word() ^ 1)
-        step = every if message == places[3] else 7 * every
+    for published in (HEADER_BYTES, places[3], len(data)):
+        stale = with_words(data, published, boot_word() ^ 1)
+        step = every if published == places[3] else 7 * every
         for size in sorted({*range(HEADER_BYTES, len(data) + 1, step), *places, len(data)}):
             for torn in {stale[:size], stale[:size].ljust(len(data) + 100, b"\0")}:
                 seen = check_as_reference(path, torn)
                 # zeros may be what was there
-                missing = not torn.startswith(data[HEADER_BYTES:message], HEADER_BYTES)
+                missing = not torn.startswith(data[HEADER_BYTES:published], HEADER_BYTES)
                 assert (seen is None) == missing
                 if seen is not None:
                     assert len(seen) == sum(
@@ -292,10 +292,10 @@ def test_damage_at_every_byte(full, every):
     data = path.read_bytes()
     kept = lost = 0
     for boot in (boot_word(), boot_word() ^ 2**64 - 1):
-        for message in (len(data), places[-2], HEADER_BYTES):
-            if boot == boot_word() and message != len(data):
+        for published in (len(data), places[-2], HEADER_BYTES):
+            if boot == boot_word() and published != len(data):
                 continue
-            good = with_words(data, message, boot)
+            good = with_words(data, published, boot)
             for at in [
                 *range(88),
                 *range(WORDS_AT, WORDS_AT + 16),
@@ -305,7 +305,7 @@ def test_damage_at_every_byte(full, every):
                 damaged[at] ^= 1 << at % 8
                 seen = check_as_reference(path, bytes(damaged))
                 if seen is not None and len(seen) < len(CHANGES):
-                    assert message < len(data)
+                    assert published < len(data)
                     assert at >= places[-2], at
                     assert len(seen) == len(CHANGES) - 1
                     lost += 1

@@ -74,9 +74,9 @@ def cached_bytes(path: Path) -> int | None:
 
     state = State()
     with path.open("rb") as file:
-        requests = Range(0, path.stat().st_size)
+        whole_file = Range(0, path.stat().st_size)
         if ctypes.CDLL(None).syscall(
-            451, file.fileno(), ctypes.byref(requests), ctypes.byref(state), 0
+            451, file.fileno(), ctypes.byref(whole_file), ctypes.byref(state), 0
         ):
             return None
     return state.cached * 4096

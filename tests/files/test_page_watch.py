@@ -113,8 +113,8 @@ def test_a_warm_store_never_asks_for_pages(pages, tmp_path, design):
 
     No clock is read, and without a fault nothing is asked for, in the first probe neither.
     """
-    requests, checks_are_rare = run(pages, tmp_path / "s", design, WARM)
-    assert requests == "0 0 0 0"
+    counts, checks_are_rare = run(pages, tmp_path / "s", design, WARM)
+    assert counts == "0 0 0 0"
     assert checks_are_rare == "True"
 
 

@@ -132,10 +132,10 @@ def sections(file):
     Heads of pages and sections, and some that are not zero.
     """
     data = file.read_bytes()
-    part = [i for i in range(len(data)) if data[i]]
+    places = [i for i in range(len(data)) if data[i]]
     return sorted(
         {
-            *random.Random(5).sample(part, 3),
+            *random.Random(5).sample(places, 3),
             *(p for p in (12, 44, 200, 4096 + 12, 8192 + 12) if p < len(data)),
         }
     )

@@ -61,8 +61,8 @@ def test_a_lost_manifest(store):
     assert held == right
     with fpstore.open(report.output) as new:
         assert (new.width, len(new)) == (bits, report.fingerprints)
-        single = min(held)[0]
-        assert new.probe(single ^ 1, 1)[0].distance == (0 if (single ^ 1) in new else 1)
+        fingerprint = min(held)[0]
+        assert new.probe(fingerprint ^ 1, 1)[0].distance == (0 if (fingerprint ^ 1) in new else 1)
         assert (len(new.design.tables[0].permutation), new.radius) == (bits, 3)
 
 

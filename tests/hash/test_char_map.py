@@ -286,10 +286,10 @@ def test_threads_that_meet_new_characters_at_once():
     found: list[bool] = []
 
     def work(shift):
-        part, of_some = texts[shift:] + texts[:shift], wanted[shift:] + wanted[:shift]
+        rotated, expected = texts[shift:] + texts[:shift], wanted[shift:] + wanted[:shift]
         found.append(
-            [chars.hashed([text], partial(in_one_call, simhash))[0].tolist()[0] for text in part]
-            == of_some
+            [chars.hashed([text], partial(in_one_call, simhash))[0].tolist()[0] for text in rotated]
+            == expected
         )
 
     threads = [threading.Thread(target=work, args=(shift,)) for shift in (0, 100, 400, 900)]

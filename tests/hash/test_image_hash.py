@@ -68,13 +68,13 @@ def test_batch_fingerprints_equal_single_ones_on_any_threads(case, threads):
         decoded(encoded(noise(50)))
     ] * 9
     fingerprints = hasher.fingerprints(items, threads=threads)
-    single = [hasher.fingerprint(item) for item in items]
+    numbers = [hasher.fingerprint(item) for item in items]
     assert (
         fingerprints.tolist()
         if width == 64
         else [int.from_bytes(row.tobytes(), "big") for row in fingerprints]
-    ) == single
-    assert len(set(single)) > 10
+    ) == numbers
+    assert len(set(numbers)) > 10
 
 
 def test_the_width_follows_from_the_method_and_is_checked():
@@ -373,9 +373,9 @@ def test_what_is_no_picture_is_refused(tmp_path):
         with pytest.raises(InputError, match=message):
             ImageHash().fingerprints([item], empty="mask")
     data = encoded(scene(1))
-    for single in (data, "a.png", io.BytesIO(data), decoded(data), tmp_path / "a.png"):
+    for picture in (data, "a.png", io.BytesIO(data), decoded(data), tmp_path / "a.png"):
         with pytest.raises(InputError, match="expected an iterable of pictures"):
-            ImageHash().fingerprints(single)
+            ImageHash().fingerprints(picture)
     with pytest.raises(InputError, match="has 7 x 20 pixels, and the method wavelet needs 8 x 8"):
         ImageHash(method="wavelet").fingerprint(noise(1, (7, 20)))
 

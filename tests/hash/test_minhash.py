@@ -316,13 +316,13 @@ def test_the_command_line_makes_it_and_a_store_goes_on_with_it(tmp_path, monkeyp
 
 def test_groups_of_a_store_have_no_chains_by_default(tmp_path):
     chain = [0, (1 << 40) - 1, (1 << 80) - 1]
-    for name, maker in (
+    for name, fingerprinter in (
         ("m", MinHash()),
         ("h", MainText(MinHash())),
         ("f", Fields(MinHash(), {"a": 1, "b": 1})),
     ):
         with fpstore.build(
-            tmp_path / name, chain, width=256, radius=40, fingerprinter=maker
+            tmp_path / name, chain, width=256, radius=40, fingerprinter=fingerprinter
         ) as store:
             assert list(store.clusters()) == [[0, 1]]
             assert list(store.clusters(group="connected")) == [[0, 1, 2]]

@@ -20,34 +20,34 @@ def test_hashes_are_those_of_the_features(shingle):
         "\n",
     ]
     for size in (1, 2, 3, 13):
-        maker = MinHash(size=size, shingle=shingle)
-        hashes, at = maker.whole_hashes(texts), 0
+        fingerprinter = MinHash(size=size, shingle=shingle)
+        hashes, at = fingerprinter.whole_hashes(texts), 0
         for text, count, units in zip(texts, hashes.sizes, hashes.units, strict=True):
-            pieces = list(maker.features(text))
+            pieces = list(fingerprinter.features(text))
             assert hashes.features[at : at + count].tolist() == sorted(
                 feature_rows(pieces, "xxh64", 0, Width(64)).tolist()
             )
             at += count
-            form = normal_form_of(maker).apply(text)
+            form = normal_form_of(fingerprinter).apply(text)
             assert units == min(len(form.split()) if shingle == "words" else len(form), size)
         assert at == len(hashes.features)
-    (single,) = SimHash().whole_hashes(["abc"]).features.tolist()
-    assert single == xxhash.xxh64_intdigest(b"abc")
+    (features,) = SimHash().whole_hashes(["abc"]).features.tolist()
+    assert features == xxhash.xxh64_intdigest(b"abc")
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 7, 8, 9, 31, 32, 33, 64, 1000, 70000])
 def test_ranks_are_places_among_known_hashes(count):
     rng = np.random.default_rng(count)
     texts = [" ".join(f"w{n}" for n in rng.integers(0, 3000, 200)) for _ in range(40)] + [""]
-    maker = MinHash(size=1)
-    hashes = maker.whole_hashes(texts)
+    fingerprinter = MinHash(size=1)
+    hashes = fingerprinter.whole_hashes(texts)
     every = np.unique(hashes.features)
     part = rng.choice(every, min(count, len(every)) // 2, replace=False)
     edges = np.array([0, 2**64 - 1, *(part[:5] ^ np.uint64(1))], np.uint64)
     known = np.unique(
         np.concatenate([part, edges, rng.integers(0, 2**64, count, dtype=np.uint64)])
     )[:count]
-    ranks = maker.ranks_among(_kernel.KnownHashes(known), texts)
+    ranks = fingerprinter.ranks_among(_kernel.KnownHashes(known), texts)
     at = np.searchsorted(known, hashes.features)
     there = np.array(
         [

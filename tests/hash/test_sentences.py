@@ -127,12 +127,12 @@ def test_description_survives_json_and_rebuilds_the_hasher(parameters):
     assert json.dumps(SimHash(size=np.int64(4), seed=np.uint64(2**64 - 1)).describe())
 
 
-@pytest.mark.parametrize("maker", [SimHash(), MinHash()])
-def test_an_older_version_advises_to_build_again(maker):
+@pytest.mark.parametrize("fingerprinter", [SimHash(), MinHash()])
+def test_an_older_version_advises_to_build_again(fingerprinter):
     """It advised to upgrade fpstore, which is what made the description older."""
-    own, kind = maker.version, f"the hasher {maker.name!r}"
+    own, kind = fingerprinter.version, f"the hasher {fingerprinter.name!r}"
     with pytest.raises(FormatVersionError) as caught:
-        from_description(maker.describe() | {"version": own - 1})
+        from_description(fingerprinter.describe() | {"version": own - 1})
     older = (
         f"version {own - 1} of {kind} is of an older fpstore, and this one makes {own}: build it "
         "again from its texts"
@@ -142,7 +142,7 @@ def test_an_older_version_advises_to_build_again(maker):
         FormatVersionError,
         match=f"^unknown version {own + 1} of {kind}: this one makes {own}; upgrade fpstore$",
     ):
-        from_description(maker.describe() | {"version": own + 1})
+        from_description(fingerprinter.describe() | {"version": own + 1})
 
 
 def test_unknown_names_versions_and_parameters_are_told_apart():

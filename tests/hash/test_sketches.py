@@ -99,8 +99,8 @@ def test_values_of_keys_and_signature_find_no_less_than_planned():
         (left.sketches == right.sketches).reshape(pairs, result.bands, result.rows).all(2).any(1)
     )
     near = np.bitwise_count(left.signatures ^ right.signatures).sum(1) <= result.radius
-    message = recall_at(result, hasher, 0.7)
-    assert (agree & near).mean() > message - 5 * math.sqrt(message * (1 - message) / pairs)
+    recall = recall_at(result, hasher, 0.7)
+    assert (agree & near).mean() > recall - 5 * math.sqrt(recall * (1 - recall) / pairs)
 
 
 @pytest.mark.parametrize("minhash", [MinHash(size=2), MinHash(shingle="chars", size=5, seed=9)])
@@ -122,10 +122,10 @@ def test_sim_min_hash_obeys_its_law_or_is_nearer():
         others = [
             [*part[:common], *(f"{feature}'" for feature in part[common:size])] for part in sets
         ]
-        output = hasher.law.differing(common / (400 - common))
+        share = hasher.law.differing(common / (400 - common))
         agrees_with(
             bits_that_differ(hasher.signatures(sets), hasher.signatures(others)),
-            [output] * 100,
+            [share] * 100,
             224,
         )
     halves = [part[:100] for part in sets]
@@ -147,8 +147,8 @@ def test_the_signature_of_minhash_tells_sets_apart_better():
     At the same share of found pairs at 0.8, fewer pairs of 0.7 come near.
     """
     results = {kind.name: plan(10**6, kind(), 0.8) for kind in (MinHash, SimMinHash)}
-    output = {name: dict(form.recalls)[0.7] for name, form in results.items()}
-    assert output["minhash"] < output["sim-min-hash"]
+    recalls = {name: dict(form.recalls)[0.7] for name, form in results.items()}
+    assert recalls["minhash"] < recalls["sim-min-hash"]
 
 
 @pytest.mark.parametrize(

@@ -101,8 +101,8 @@ def test_pages_of_a_list_whose_items_are_lost_stay_apart(extractor):
     assert [text.is_whole for text in texts] == [True] * 8
     assert "w7919" in texts[1].text
     assert not any(word in texts[1].text for word in ("green", "Imprint", "var x", "<"))
-    maker = MainText(SimHash(width=256), extractor)
-    rows = [maker.fingerprint(list_page(number)) for number in range(8)]
+    fingerprinter = MainText(SimHash(width=256), extractor)
+    rows = [fingerprinter.fingerprint(list_page(number)) for number in range(8)]
     assert min((a ^ b).bit_count() for a, b in combinations(rows, 2)) > 40
     assert not page_texts([page(MENUS[0])], extractor)[0].is_whole
 
@@ -116,8 +116,12 @@ def test_calibration_compares_pages_by_all_their_words(monkeypatch):
     )
     table = pa.table({"text": [list_page(number) for number in range(12)]})
     setting = {"settings": ["size=1,radius=0"], "changes": ["words=1"], "threads": 1}
-    (single,) = calibrate(table, text="text", html="resiliparse", **setting).suggestions
-    assert (single.removed, single.wrong, single.fits) == (Rate(11, 12), Rate(11, 11), False)
+    (suggestion,) = calibrate(table, text="text", html="resiliparse", **setting).suggestions
+    assert (suggestion.removed, suggestion.wrong, suggestion.fits) == (
+        Rate(11, 12),
+        Rate(11, 11),
+        False,
+    )
 
 
 def test_the_whole_text_of_a_page_has_no_menus():

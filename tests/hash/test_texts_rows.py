@@ -413,16 +413,18 @@ def test_texts_that_are_not_utf_8_are_named():
 
 def test_a_store_has_the_width_of_the_fingerprinter(tmp_path):
     table = pa.table({"text": ["a fox", "a crow"]})
-    maker = SimHash(width=128)
-    with fpstore.build(tmp_path / "wide.fps", TextReader(table, maker, text="text")) as store:
-        assert store.width == 128
-        assert len(store.probe(maker.fingerprint("a crow"), radius=0)) == 1
+    fingerprinter = SimHash(width=128)
     with fpstore.build(
-        tmp_path / "given.fps", maker.fingerprints(["a fox"]), fingerprinter=maker
+        tmp_path / "wide.fps", TextReader(table, fingerprinter, text="text")
+    ) as store:
+        assert store.width == 128
+        assert len(store.probe(fingerprinter.fingerprint("a crow"), radius=0)) == 1
+    with fpstore.build(
+        tmp_path / "given.fps", fingerprinter.fingerprints(["a fox"]), fingerprinter=fingerprinter
     ) as store:
         assert store.width == 128
     with pytest.raises(InputError, match="it makes 128 bits, the store has width=64"):
-        fpstore.build(tmp_path / "no.fps", TextReader(table, maker, text="text"), width=64)
+        fpstore.build(tmp_path / "no.fps", TextReader(table, fingerprinter, text="text"), width=64)
 
 
 def dictionaries():

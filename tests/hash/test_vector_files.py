@@ -134,9 +134,9 @@ def test_files_without_such_vectors_are_refused(here):
     ):
         make()
         (path,) = here.glob("a.*")
-        for maker in (HASHER, lambda dimension: HASHER):
+        for fingerprinter in (HASHER, lambda dimension: HASHER):
             with pytest.raises(InputError, match=message) as caught:
-                rows_of(VectorReader(path.name, maker))
+                rows_of(VectorReader(path.name, fingerprinter))
             assert str(caught.value).count(path.name) == 1
         path.unlink()
     with pytest.raises(InputError, match=r"v.npy: no id here, but earlier rows have one"):
@@ -205,13 +205,13 @@ def test_the_command_writes_fingerprints_and_ids(here):
 
 
 def test_the_command_says_which_vectors_are_left_out(here):
-    part = VECTORS.copy()
-    part[[3, 5, 7, 9]] = 0
-    np.save("w.npy", part)
+    vectors = VECTORS.copy()
+    vectors[[3, 5, 7, 9]] = 0
+    np.save("w.npy", vectors)
     result = run("hash", "--vector", "w.npy")
     assert result.exit_code == 0
     assert [int(line.split("\t")[1]) for line in result.stdout.splitlines()] == [
-        i for i in range(30) if part[i].any()
+        i for i in range(30) if vectors[i].any()
     ]
     left_out = (
         "4 vectors left out, all components 0: w.npy vector 3, w.npy vector 5, w.npy vector 7 and "
@@ -219,8 +219,8 @@ def test_the_command_says_which_vectors_are_left_out(here):
     )
     assert result.stderr == f"fpstore: {left_out}\n"
     assert run("hash", "--vector", "w.npy", "-q").stderr == ""
-    part[8, 2] = math.inf
-    np.save("w.npy", part)
+    vectors[8, 2] = math.inf
+    np.save("w.npy", vectors)
     assert (
         "w.npy: vector 8: component 2 is inf"
         in run("hash", "--vector", "w.npy", "-o", "out.tsv").stderr

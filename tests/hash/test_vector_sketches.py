@@ -91,9 +91,9 @@ def test_probes_meet_near_vectors_as_often_as_told(hasher, value, pairs, rows, c
     ).all()
     near = hasher.sketches(pairs[1], bands * rows).reshape(60, bands, 1, rows)
     met = (probed == near).all(-1).any(-1).mean(0)  # of each band: bands are independent
-    output = hasher.law.band_collision(value, rows, count)
-    assert abs(met.mean() - output) < 5 * met.std(ddof=1) / math.sqrt(bands) + 0.01
-    assert count == 1 or output > 1.5 * hasher.law.band_collision(value, rows)
+    collision = hasher.law.band_collision(value, rows, count)
+    assert abs(met.mean() - collision) < 5 * met.std(ddof=1) / math.sqrt(bands) + 0.01
+    assert count == 1 or collision > 1.5 * hasher.law.band_collision(value, rows)
 
 
 @pytest.mark.parametrize(
@@ -151,10 +151,10 @@ def test_the_parameter_rule_of_e2lsh():
     )
     assert round(near, 4) == 0.8005
     request = _Request(1, hasher, 0.6, 2.4, math.inf, 1)
-    output = {bands.rows: bands.number for bands in request.bands_for(1 - delta)}
-    for rows, number in output.items():
+    numbers = {bands.rows: bands.number for bands in request.bands_for(1 - delta)}
+    for rows, number in numbers.items():
         assert number == math.ceil(math.log(delta) / math.log(1 - near**rows))
-    assert {rows: output[rows] for rows in (8, 10, 16, 20)} == {8: 13, 10: 21, 16: 80, 20: 196}
+    assert {rows: numbers[rows] for rows in (8, 10, 16, 20)} == {8: 13, 10: 21, 16: 80, 20: 196}
 
     half = near**10
     failure = {m: (1 - half) ** m + m * half * (1 - half) ** (m - 1) for m in range(2, 100)}

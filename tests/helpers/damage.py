@@ -68,11 +68,11 @@ def answers(store):
     queries = np.concatenate([FINGERPRINTS, FINGERPRINTS[::7] ^ np.uint64(1 << 40 | 1)])
     matches = store.probe_many(queries, RADIUS, threads=1)
     lims, ids = matches.read_ids()
-    single = int(FINGERPRINTS[3])
+    fingerprint = int(FINGERPRINTS[3])
     return (
         (matches.lims.tolist(), matches.fingerprints.tolist(), matches.distances.tolist()),
         (lims.tolist(), list(ids)),
-        (store[single], store.probe(single), single in store, len(store)),
+        (store[fingerprint], store.probe(fingerprint), fingerprint in store, len(store)),
         tuple(column.tolist() for column in store.fingerprints_of(STRINGS[::5])),
         [(f.tolist(), lims.tolist(), list(ids)) for f, lims, ids in store.items()],
     )

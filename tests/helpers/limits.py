@@ -104,7 +104,7 @@ PLACES = {
     "reference_pairs": ("jobs.reference", "MAX_PENDING_PAIRS"),
     "report_pairs": ("jobs.report", "MAX_PAIRS"),
     "report_rows": ("jobs.report", "WHOLE"),
-    "calibration_chars": ("calibration.texts", "MOST_CHARS"),
+    "calibration_chars": ("calibration.texts", "MAX_CHARS"),
     # indexes of locality-sensitive hashing
     "lsh_candidates": ("lsh.answers", "MAX_CANDIDATES"),
     "lsh_entries": ("lsh.building", "PIECE_ENTRIES"),

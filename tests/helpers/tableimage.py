@@ -163,9 +163,9 @@ def make_keys(kind: str, seed: int, size: int) -> np.ndarray:
     elif kind == "skewed":
         keys = rng.integers(0, 2**64, size, np.uint64) >> rng.integers(0, 64, size, np.uint64)
     else:  # "extreme": single bits and their complements, both ends of the range
-        single = np.uint64(1) << np.arange(64, dtype=np.uint64)
+        bits = np.uint64(1) << np.arange(64, dtype=np.uint64)
         keys = np.concatenate(
-            [single, ~single, single - np.uint64(1), np.array([0, 2**64 - 1], np.uint64)]
+            [bits, ~bits, bits - np.uint64(1), np.array([0, 2**64 - 1], np.uint64)]
         )
         keys = rng.permutation(keys)[:size]
     return np.unique(keys)

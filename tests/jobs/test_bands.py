@@ -27,9 +27,9 @@ def sets_of_pairs(pairs, common, n):
     return [part[:n] for part in sets], [part[n - common :] for part in sets]
 
 
-def keys_of(maker, items):
-    result = maker.hashed(next(maker.batches(items)))
-    words = Width(maker.width).words
+def keys_of(fingerprinter, items):
+    result = fingerprinter.hashed(next(fingerprinter.batches(items)))
+    words = Width(fingerprinter.width).words
     return result.rows[:, :words].reshape(len(items), words), result.rows[:, words:]
 
 
@@ -38,9 +38,9 @@ def keys_of(maker, items):
 def test_band_keys_follow_the_rows_and_are_shared_by_the_law(width, weighting):
     """The fingerprints are those of the hasher without bands."""
     minhash = MinHash(width=width, weighting=weighting)
-    maker, pairs = minhash.with_bands(Bands(8, 3)), 400 if weighting == "set" else 60
+    fingerprinter, pairs = minhash.with_bands(Bands(8, 3)), 400 if weighting == "set" else 60
     left, right = sets_of_pairs(pairs, 12, 15)
-    (rows, a), (_, b) = keys_of(maker, left), keys_of(maker, right)
+    (rows, a), (_, b) = keys_of(fingerprinter, left), keys_of(fingerprinter, right)
     assert (rows.reshape(-1) == minhash.hashed(next(minhash.batches(left))).rows.reshape(-1)).all()
     share = (12 / 18) ** 3
     # the bands of a pair depend on each other
@@ -49,13 +49,16 @@ def test_band_keys_follow_the_rows_and_are_shared_by_the_law(width, weighting):
 
 
 def test_texts_rows_and_lists_of_features_have_the_same_keys():
-    maker = MinHash(size=2).with_bands(Bands(5, 4))
+    fingerprinter = MinHash(size=2).with_bands(Bands(5, 4))
     text = "it was the best of times it was the worst of times"
-    features = [list(maker.features(text))]
-    assert (maker.hashed([text]).rows == maker.hashed(next(maker.batches(features))).rows).all()
+    features = [list(fingerprinter.features(text))]
+    assert (
+        fingerprinter.hashed([text]).rows
+        == fingerprinter.hashed(next(fingerprinter.batches(features))).rows
+    ).all()
     fields = Fields(MinHash(size=2), {"a": 1, "b": 1}).with_bands(Bands(5, 4))
     assert isinstance(fields.fingerprinter, BandedMinHash)
-    assert (fields.hashed([(text, None)]).rows == maker.hashed([text]).rows).all()
+    assert (fields.hashed([(text, None)]).rows == fingerprinter.hashed([text]).rows).all()
     by_python = MinHash(size=2, hash="md5").with_bands(Bands(5, 4))
     assert by_python.hashed([text, ""]).rows.shape == (2, 9)
     assert by_python.hashed([text, ""]).known.tolist() == [True, False]

@@ -179,11 +179,11 @@ def test_threads_change_no_byte_and_builds_no_input(tmp_path):
     fingerprints, ids = make_rows("skewed", 5000)
     copies = fingerprints.copy(), ids.copy()
     fingerprints.flags.writeable = ids.flags.writeable = False
-    single = build(tmp_path / "one", fingerprints, ids, design="manku-20", threads=1)
+    store = build(tmp_path / "one", fingerprints, ids, design="manku-20", threads=1)
     for threads in (2, 5, None):
         assert (
             build(tmp_path / f"t{threads}", fingerprints, ids, design="manku-20", threads=threads)
-            == single
+            == store
         )
     assert np.array_equal((fingerprints, ids), copies)
 

@@ -96,17 +96,22 @@ def removed_by_dedup(table, one, group):
     return len(pairs), sum(share(words[a], words[b]) < 0.5 for a, b in pairs)
 
 
-def apart(maker, one, other):
-    return (maker.fingerprint(one) ^ maker.fingerprint(other)).bit_count()
+def apart(fingerprinter, one, other):
+    return (fingerprinter.fingerprint(one) ^ fingerprinter.fingerprint(other)).bit_count()
 
 
-@pytest.mark.parametrize("maker", [SimHash(size=2), SimHash(width=128), MinHash()])
-def test_distances_are_those_of_brute_force(maker):
+@pytest.mark.parametrize("fingerprinter", [SimHash(size=2), SimHash(width=128), MinHash()])
+def test_distances_are_those_of_brute_force(fingerprinter):
     table = pa.table({"text": [*texts_of(14, words=12), None, "  "]})
     result = calibrate(
-        table, text="text", settings=[maker], changes=["words=1", "truncate=0.4"], seed=3, threads=1
+        table,
+        text="text",
+        settings=[fingerprinter],
+        changes=["words=1", "truncate=0.4"],
+        seed=3,
+        threads=1,
     )
-    (single,) = result.suggestions
+    (suggestion,) = result.suggestions
     sample = result.sample
     items, strangers = sample.items, sample.strangers.tolist()
     assert (sample.documents, sample.empty, strangers, len(items)) == (14, 2, [*range(14)], 42)
@@ -114,16 +119,16 @@ def test_distances_are_those_of_brute_force(maker):
         bits = []
         for place, other in pairs.T.tolist():
             assert items[other] == TextChange.parse(name).copy(Material(items[:14]), place, 3)
-            bits.append(apart(maker, items[place], items[other]))
-        counts = np.bincount(bits, minlength=maker.width + 1)
-        assert single.measured.copies[name].counts.tolist() == counts.tolist()
-    bits = [apart(maker, a, b) for a, b in combinations(items[:14], 2)]
-    counts = np.bincount(bits, minlength=maker.width + 1)
-    assert single.measured.strangers.counts.tolist() == counts.tolist()
-    assert single.recall == Rate(
-        int(single.measured.all_copies.counts[: single.radius + 1].sum()), 28
+            bits.append(apart(fingerprinter, items[place], items[other]))
+        counts = np.bincount(bits, minlength=fingerprinter.width + 1)
+        assert suggestion.measured.copies[name].counts.tolist() == counts.tolist()
+    bits = [apart(fingerprinter, a, b) for a, b in combinations(items[:14], 2)]
+    counts = np.bincount(bits, minlength=fingerprinter.width + 1)
+    assert suggestion.measured.strangers.counts.tolist() == counts.tolist()
+    assert suggestion.recall == Rate(
+        int(suggestion.measured.all_copies.counts[: suggestion.radius + 1].sum()), 28
     )
-    assert single.strangers == Rate(0, 91)
+    assert suggestion.strangers == Rate(0, 91)
 
 
 @pytest.mark.parametrize(
@@ -147,16 +152,20 @@ def test_what_is_removed_is_what_dedup_removes(setting, group):
             most_wrong=1,
             threads=1,
         )
-        (single,) = result.suggestions
-        assert (result.sample.grouped, single.removed.total, len(result.sample.strangers) < 40) == (
+        (suggestion,) = result.suggestions
+        assert (
+            result.sample.grouped,
+            suggestion.removed.total,
+            len(result.sample.strangers) < 40,
+        ) == (
             130,
             130,
             True,
         )
-        assert radius in (None, single.radius)
-        count, wrong = removed_by_dedup(table, single, group)
-        assert (single.removed.count, single.wrong) == (count, Rate(wrong, count))
-        shares.add(single.wrong)
+        assert radius in (None, suggestion.radius)
+        count, wrong = removed_by_dedup(table, suggestion, group)
+        assert (suggestion.removed.count, suggestion.wrong) == (count, Rate(wrong, count))
+        shares.add(suggestion.wrong)
     assert len(shares) > 2
 
 
@@ -166,9 +175,9 @@ def test_what_is_removed_is_what_dedup_removes(setting, group):
 def test_what_is_removed_by_32_bits_is_what_dedup_removes(setting):
     table = pa.table({"text": templated(90, 1)})
     result = calibrate(table, text="text", settings=[setting], changes=["words=2"], threads=1)
-    (single,) = result.suggestions
-    count, wrong = removed_by_dedup(table, single, "greedy")
-    assert (single.removed.count, single.wrong) == (count, Rate(wrong, count))
+    (suggestion,) = result.suggestions
+    count, wrong = removed_by_dedup(table, suggestion, "greedy")
+    assert (suggestion.removed.count, suggestion.wrong) == (count, Rate(wrong, count))
     assert count > 10
 
 
@@ -205,13 +214,13 @@ def test_the_threshold_of_a_radius_gives_it_again():
     table = pa.table({"text": texts_of(20)})
     result = calibrate(table, text="text", changes=["words=2"], threads=1)
     for suggestion in result.suggestions:
-        maker = suggestion.measured.setting.fingerprinter
-        assert (suggestion.threshold is None) == (not isinstance(maker, MinHash))
+        fingerprinter = suggestion.measured.setting.fingerprinter
+        assert (suggestion.threshold is None) == (not isinstance(fingerprinter, MinHash))
         if suggestion.threshold is not None:
             assert (
-                maker.radius(suggestion.threshold)
+                fingerprinter.radius(suggestion.threshold)
                 <= suggestion.radius
-                < maker.radius(suggestion.threshold - 0.01)
+                < fingerprinter.radius(suggestion.threshold - 0.01)
             )
 
 
@@ -237,7 +246,7 @@ def test_a_sample_is_random_and_the_same_again(monkeypatch):
     texts_in_order = table["text"].to_pylist()
     assert [text for text in texts_in_order if text in set(first)] == first
     assert (len(first), single.grouped) == (50, 200)
-    monkeypatch.setattr(texts, "MOST_CHARS", sum(map(len, filter(None, texts_in_order))) // 2)
+    monkeypatch.setattr(texts, "MAX_CHARS", sum(map(len, filter(None, texts_in_order))) // 2)
     assert 80 < sampled(50, 1)[0].grouped < 120
     long = calibrate(
         pa.table({"text": ["a b " * LONGEST, "c d e f g h i j"]}),
@@ -276,8 +285,8 @@ def test_near_duplicates_of_the_corpus_are_no_strangers():
     assert (twice.documents, len(twice.strangers), twice.alike) == (60, 30, 30)
     assert twice.items == [*each, *clean.items]
     assert twice.strangers.tolist() == clean.strangers.tolist()
-    (single,) = results[1].suggestions
-    assert (single.removed, single.wrong) == (Rate(30, 60), Rate(0, 30))
+    (suggestion,) = results[1].suggestions
+    assert (suggestion.removed, suggestion.wrong) == (Rate(30, 60), Rate(0, 30))
     with pytest.raises(InputError, match="all 2 items of the sample resemble each other"):
         calibrate(pa.table({"text": [each[0], each[0] + " more"]}), text="text")
 

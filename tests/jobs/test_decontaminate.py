@@ -283,7 +283,7 @@ def test_pages_are_compared_by_their_main_texts():
 @pytest.mark.parametrize("bounds", [{}, {"min_ngrams": 4}, {"min_share": 0.9}])
 def test_near_duplicates_are_hits_too(bounds, set_limits):
     set_limits(hits=40)
-    rng, maker = random.Random(8), MinHash()
+    rng, fingerprinter = random.Random(8), MinHash()
     words = [f"w{n}" for n in range(500)]
     benchmark = [" ".join(rng.choices(words, k=rng.randrange(20, 90))) for _ in range(60)]
     corpus = [" ".join(rng.choices(words, k=50)) for _ in range(100)]
@@ -299,9 +299,10 @@ def test_near_duplicates_are_hits_too(bounds, set_limits):
     result = fpstore.decontaminate(
         pa.table({"t": corpus}), pa.table({"t": benchmark}), text="t", threshold=0.6, **bounds
     )
-    radius, wanted = maker.radius(0.6), {}
+    radius, wanted = fingerprinter.radius(0.6), {}
     (ours, known), (theirs, known_there) = (
-        maker.fingerprints([t or "" for t in part], empty="mask") for part in (corpus, benchmark)
+        fingerprinter.fingerprints([t or "" for t in part], empty="mask")
+        for part in (corpus, benchmark)
     )
     distances = np.bitwise_count(ours[:, None] ^ theirs).sum(2)
     by_ngrams = {(row, other): shared for row, other, shared, _ in expected(corpus, benchmark, 13)}

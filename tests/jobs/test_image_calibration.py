@@ -162,10 +162,10 @@ def test_what_is_left_out_or_made_smaller_is_counted(photos):
 
 def test_pictures_that_pdq_refuses_are_missed(photos):
     (photos / "dull.png").write_bytes(encoded(scene(8).filter(ImageFilter.GaussianBlur(40))))
-    (single,) = found_by(photos, settings=["method=pdq"]).suggestions
+    (suggestion,) = found_by(photos, settings=["method=pdq"]).suggestions
     assert ImageHash(method="pdq").is_empty(photos / "dull.png")
-    assert single.measured.copies["resize=0.5"].missed >= 1
-    assert single.measured.strangers.within(256).total <= COUNT * (COUNT - 1) // 2
+    assert suggestion.measured.copies["resize=0.5"].missed >= 1
+    assert suggestion.measured.strangers.within(256).total <= COUNT * (COUNT - 1) // 2
 
 
 def test_too_little_and_wrong_arguments_are_refused(photos):
@@ -235,10 +235,10 @@ def test_the_command_prints_what_the_library_returns(photos):
 
 
 def test_suffixes_and_wrong_use(photos):
-    part = json.loads(
+    answer = json.loads(
         fine("calibrate", "photos", "--image", "--suffix", ".png", *QUICK, *WAYS, "--json")
     )
-    assert part["documents"] == COUNT - 1
+    assert answer["documents"] == COUNT - 1
     for words, message in (
         (("--text",), "--image does not go with --text"),
         (("--text-field", "a"), "--image does not go with --text-field"),

@@ -192,7 +192,7 @@ def test_texts_are_hashed_as_the_store_hashes_them(folder: Path) -> None:
         )
     ]
     Path("texts.jsonl").write_text(json_lines(rows))
-    maker, stored = MinHash(), pq.read_table("corpus.parquet")
+    fingerprinter, stored = MinHash(), pq.read_table("corpus.parquet")
     for column in ("title", "body"):
         known = [
             (n, row[column]) for n, row in enumerate(rows) if row[column] not in (None, "\u00a0")
@@ -201,7 +201,11 @@ def test_texts_are_hashed_as_the_store_hashes_them(folder: Path) -> None:
             (
                 key,
                 n,
-                int(np.bitwise_count(np.bitwise_xor(*maker.fingerprints([text, other]))).sum()),
+                int(
+                    np.bitwise_count(
+                        np.bitwise_xor(*fingerprinter.fingerprints([text, other]))
+                    ).sum()
+                ),
             )
             for key, text in zip(
                 *(stored[name].to_pylist() for name in ("id", "text")), strict=True
@@ -409,9 +413,9 @@ def test_the_verb(tmp_path):
     ]
     assert fine("pairs", path, "-r", 0, "--duplicates", "-q").splitlines() == same
     near = [f"0000000000000008\t000000000000000b\t2\t{item}\tb" for item in "acd"]
-    message = run("pairs", path, "--duplicates")
-    assert message.stdout.splitlines() == [*same, *near]
-    assert message.stderr == "fpstore: 1 pair of fingerprints; 1 fingerprint of several documents\n"
+    done = run("pairs", path, "--duplicates")
+    assert done.stdout.splitlines() == [*same, *near]
+    assert done.stderr == "fpstore: 1 pair of fingerprints; 1 fingerprint of several documents\n"
     fine("pairs", path, "--duplicates", "-q", "-o", tmp_path / "p.parquet")
     assert pq.read_table(tmp_path / "p.parquet")["id_b"].to_pylist() == [
         "c",
@@ -421,8 +425,8 @@ def test_the_verb(tmp_path):
         "b",
         "b",
     ]
-    message = run("pairs", path, "-r", 1).stderr
-    assert message.endswith(
+    done = run("pairs", path, "-r", 1).stderr
+    assert done.endswith(
         "not listed: 2 documents with the fingerprint of another one: fpstore cluster brings them "
         "together, "
         "--duplicates pairs them\n"

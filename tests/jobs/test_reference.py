@@ -382,9 +382,12 @@ def test_a_run_that_is_complete_does_not_run_again(tmp_path, monkeypatch):
 def test_an_id_of_a_store_is_refused_before_rows_are_grouped(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_texts(Path("c.jsonl"), batch(0), "c")
-    maker = fpstore.SimHash()
+    fingerprinter = fpstore.SimHash()
     fpstore.build(
-        "s.fps", maker.fingerprints(batch(0)[:2]), ["plain", "a\tb"], fingerprinter=maker
+        "s.fps",
+        fingerprinter.fingerprints(batch(0)[:2]),
+        ["plain", "a\tb"],
+        fingerprinter=fingerprinter,
     ).close()
     arguments = [
         "dedup",
@@ -408,14 +411,18 @@ def test_an_id_of_a_store_is_refused_before_rows_are_grouped(tmp_path, monkeypat
 def test_stores_decide_how_texts_are_hashed(tmp_path):
     texts = batch(0)
     write_texts(tmp_path / "c.jsonl", texts, "c")
-    for maker, more in (
+    for fingerprinter, more in (
         (fpstore.SimHash(width=128, size=2), {}),
         (MinHash(size=2), {}),
         (MinHash(shingle="chars", size=5), {}),
     ):
         path = tmp_path / "s.fps"
         fpstore.build(
-            path, maker.fingerprints(texts[:5]), fingerprinter=maker, radius=7, overwrite=True
+            path,
+            fingerprinter.fingerprints(texts[:5]),
+            fingerprinter=fingerprinter,
+            radius=7,
+            overwrite=True,
         ).close()
         result = fpstore.dedup(tmp_path / "c.jsonl", text="text", id="id", against=path, **more)
         assert result.removed.rows[result.removed.in_reference].tolist()[:5] == [0, 1, 2, 3, 4]

@@ -363,10 +363,10 @@ def test_pictures_are_those_that_the_store_knows(photos, monkeypatch):
     small = scene(1).resize((96, 72))
     apart = np.asarray(small, int) - np.asarray(shown["photos/a.png"], int)
     assert np.abs(apart).mean() < 8
-    message = report_in(".", "p.fps", "1 of 10")
-    assert set(pictures_of(message)) == set(shown)
-    assert "the file has changed since" in message
-    assert "no such file" in message
+    page = report_in(".", "p.fps", "1 of 10")
+    assert set(pictures_of(page)) == set(shown)
+    assert "the file has changed since" in page
+    assert "no such file" in page
     monkeypatch.chdir("/")
     assert pictures_of(report_in(None, photos.parent / "p.fps", "10 of 10")) == {}
     assert pictures_of(report_in(photos, photos.parent / "p.fps", "10 of 10")) == {}
@@ -398,7 +398,7 @@ def test_a_terminal_is_not_filled_with_a_page(tmp_path):
         text=True,
         timeout=60,
     )
-    requests = subprocess.run(
+    written = subprocess.run(
         [*COMMAND, "report", tmp_path / "s.fps", "-o", tmp_path / "r.html"],
         stdout=follower,
         check=True,
@@ -407,7 +407,7 @@ def test_a_terminal_is_not_filled_with_a_page(tmp_path):
     os.close(leader)
     assert done.returncode == 2
     assert "which a terminal does not show: name a file, as --output report.html" in done.stderr
-    assert requests.returncode == 0
+    assert written.returncode == 0
     assert (tmp_path / "r.html").exists()
 
 

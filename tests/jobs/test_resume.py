@@ -337,18 +337,18 @@ def test_pairs_and_joins_that_are_left_in_the_middle(job_folder):
         }
         for name, job in jobs.items():
             wanted = [tuple(pair) for batch in job(threads=2) for pair in batch]
-            part = job(threads=2, resume=name)
+            result = job(threads=2, resume=name)
             taken = 0
             while not list(Path(name).glob("results/*.pieces")):
-                taken += len(next(part))
-            part.close()
+                taken += len(next(result))
+            result.close()
             results = [tuple(pair) for batch in job(threads=2, resume=name) for pair in batch]
             assert results == wanted
             assert 0 < taken < len(wanted)
             assert not Path(name).exists()
-        part = jobs["given"](threads=2, resume="given")
-        next(part)
-        part.close()
+        result = jobs["given"](threads=2, resume="given")
+        next(result)
+        result.close()
         with pytest.raises(InputError, match="other rows was"):
             next(store.join(inputs, 7, ids=["other", *ids[1:]], threads=2, resume="given"))
 

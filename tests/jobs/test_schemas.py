@@ -279,9 +279,9 @@ def test_delimited_shards_with_other_columns(tmp_path, extension):
         "d": ["id,text"],
         "e": ["id,text"],
     }
-    single = tmp_path / f"one.{extension}"
-    fpstore.dedup(folder, single, text="text", id="id")
-    assert single.read_text().replace(end, ",").splitlines() == [
+    path = tmp_path / f"one.{extension}"
+    fpstore.dedup(folder, path, text="text", id="id")
+    assert path.read_text().replace(end, ",").splitlines() == [
         "id,text,more",
         f"1,{A},",
         f"2,{B},",

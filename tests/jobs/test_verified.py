@@ -37,21 +37,21 @@ def corpus(seed, marked=False):
     return [*texts, "", " "]
 
 
-def jaccard(maker, a, b):
-    a, b = set(maker.features(a)), set(maker.features(b))
+def jaccard(fingerprinter, a, b):
+    a, b = set(fingerprinter.features(a)), set(fingerprinter.features(b))
     return len(a & b) / len(a | b)
 
 
-def expected(maker, texts, radius, threshold, ranks):
+def expected(fingerprinter, texts, radius, threshold, ranks):
     """Return the groups.
 
     In the order of ranks, a text joins the nearest kept text that is alike, or else is kept.
     """
-    prints, known = maker.fingerprints(texts, empty="mask")
+    prints, known = fingerprinter.fingerprints(texts, empty="mask")
     table = pa.table({"t": texts})
     kept_for = {}
     for cluster in fpstore.dedup(
-        table, text="t", fingerprinter=maker, radius=radius, group="connected"
+        table, text="t", fingerprinter=fingerprinter, radius=radius, group="connected"
     ).clusters:
         kept = []
         for row in sorted(cluster, key=lambda row: (ranks[row], row)):
@@ -63,7 +63,11 @@ def expected(maker, texts, radius, threshold, ranks):
                 key=lambda other: distances[other],
             )
             result = next(
-                (other for other in near if jaccard(maker, texts[row], texts[other]) >= threshold),
+                (
+                    other
+                    for other in near
+                    if jaccard(fingerprinter, texts[row], texts[other]) >= threshold
+                ),
                 None,
             )
             if result is None:
@@ -90,16 +94,16 @@ WAYS = [
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(("way", "keep"), crossed(WAYS, ["first", "highest"]))
 def test_what_is_not_alike_enough_stays(way, keep):
-    maker, radius, threshold = way
+    fingerprinter, radius, threshold = way
     texts = corpus(radius or 1, marked=True)
     scores = np.random.default_rng(3).integers(0, 50, len(texts))
     table = pa.table({"t": texts, "s": scores})
-    options = {"text": "t", "fingerprinter": maker, "keep": keep} | (
+    options = {"text": "t", "fingerprinter": fingerprinter, "keep": keep} | (
         {"score": "s"} if keep == "highest" else {}
     )
-    options["radius"] = maker.radius(threshold) if radius is None else radius
+    options["radius"] = fingerprinter.radius(threshold) if radius is None else radius
     wanted = expected(
-        maker,
+        fingerprinter,
         texts,
         options["radius"],
         threshold,
@@ -132,17 +136,20 @@ def test_rows_of_several_texts_and_pages_are_verified():
             (title, text),
             (" ".join(rng.choices("uvwxyz", k=rng.randrange(12))) or None, text),
         ]
-    maker = MinHash(size=2)
+    fingerprinter = MinHash(size=2)
     table = pa.table({"title": [title for title, _ in rows], "text": [text for _, text in rows]})
     result = fpstore.dedup(
         table,
         text=["title", "text"],
-        fingerprinter=Fields(maker, {"title": 1, "text": 1}),
+        fingerprinter=Fields(fingerprinter, {"title": 1, "text": 1}),
         radius=90,
         verify=True,
         threshold=0.7,
     )
-    sets = [set(maker.features(title or "")) | set(maker.features(text)) for title, text in rows]
+    sets = [
+        set(fingerprinter.features(title or "")) | set(fingerprinter.features(text))
+        for title, text in rows
+    ]
     alike = [
         (a, b)
         for a in range(0, 80, 2)
@@ -157,8 +164,8 @@ def test_rows_of_several_texts_and_pages_are_verified():
         page.format(menu, " ".join(["a story of words about a fox and a dog."] * 5))
         for menu in ("one two", "three")
     ]
-    assert MainText(maker).feature_sets(pages).sizes.tolist() == [
-        len(maker.features(main))
+    assert MainText(fingerprinter).feature_sets(pages).sizes.tolist() == [
+        len(fingerprinter.features(main))
         for main in ["T\n" + " ".join(["a story of words about a fox and a dog."] * 5)] * 2
     ]
 

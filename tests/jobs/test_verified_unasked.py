@@ -48,9 +48,9 @@ def with_copies(texts):
     ]
 
 
-def planned(threshold, maker=None, **given):
+def planned(threshold, fingerprinter=None, **given):
     table = pa.table({"t": ["a b c d"] * 2000})
-    spec = DedupSpec(table, text="t", threshold=threshold, fingerprinter=maker, **given)
+    spec = DedupSpec(table, text="t", threshold=threshold, fingerprinter=fingerprinter, **given)
     return spec.job().plan_search(open_corpus(table, False))
 
 

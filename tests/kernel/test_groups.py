@@ -125,10 +125,10 @@ def test_the_kernel_refuses_other_sets_of_features():
     for wrong in ([0, 2, 4], [0, 3, 2], []):
         with pytest.raises(ValueError, match="offsets"):
             _kernel.FeatureSets(features, np.array(wrong, np.uint64))
-    single = np.array([0, 2], np.uint64)
+    one_group = np.array([0, 2], np.uint64)
     for changed, message in (
-        ((rows, single, numbers[:1], 0, 0.5, 1), "a set for each row"),
-        ((rows, single, numbers + np.uint64(1), 0, 0.5, 1), "no such set"),
+        ((rows, one_group, numbers[:1], 0, 0.5, 1), "a set for each row"),
+        ((rows, one_group, numbers + np.uint64(1), 0, 0.5, 1), "no such set"),
         (
             (rows, np.array([0, 1], np.uint64), numbers, 0, 0.5, 1),
             "the groups are those of the rows",
@@ -137,7 +137,7 @@ def test_the_kernel_refuses_other_sets_of_features():
             (rows, np.array([1, 2], np.uint64), numbers, 0, 0.5, 1),
             "the groups are those of the rows",
         ),
-        ((rows, single, numbers, 0, 0.5, 257), "too many"),
+        ((rows, one_group, numbers, 0, 0.5, 257), "too many"),
     ):
         with pytest.raises(ValueError, match=message):
             sets.representatives(*changed)

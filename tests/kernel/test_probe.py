@@ -83,10 +83,10 @@ def test_batches_give_the_same_in_every_order(lengths, prefix_bits):
     )
     assert prefix_bits < 16 or len(queries) / 3 < table.block_count / 8
     prober = prober_of(table, prefix_bits)
-    requests, near, swept = (prober.probe(queries, 3, order=order)[:3] for order in ORDERS)
-    assert len(requests[1]) >= len(queries)
+    in_order, near, swept = (prober.probe(queries, 3, order=order)[:3] for order in ORDERS)
+    assert len(in_order[1]) >= len(queries)
     for other in (near, swept):
-        assert all(np.array_equal(a, b) for a, b in zip(requests, other, strict=True))
+        assert all(np.array_equal(a, b) for a, b in zip(in_order, other, strict=True))
 
 
 @pytest.mark.sampled(1)
@@ -110,9 +110,9 @@ def test_more_look_ups_than_are_sorted_at_once(lengths, flipped, order):
     prober.add(table, first + 8, 8, masks)
     queries = np.random.default_rng(6).permutation(np.tile(keys, 34)) ^ np.uint64(1 << 50 | 1 << 40)
     assert len(queries) * len(masks) > 1 << 22
-    requests, matches = (prober.probe(queries, 3, order=taken)[:3] for taken in ("asked", order))
-    assert len(requests[1]) >= len(queries)
-    assert all(np.array_equal(a, b) for a, b in zip(requests, matches, strict=True))
+    in_order, matches = (prober.probe(queries, 3, order=taken)[:3] for taken in ("asked", order))
+    assert len(in_order[1]) >= len(queries)
+    assert all(np.array_equal(a, b) for a, b in zip(in_order, matches, strict=True))
 
 
 @pytest.mark.parametrize("prefix_bits", [41, 52, 64])

@@ -44,13 +44,13 @@ def prober_of(tables: list[bytes]) -> _kernel.Prober:
 @pytest.mark.parametrize("lengths", [None, tableimage.NO_CODE], ids=["huffman", "elias-fano"])
 def test_threads_give_what_one_gives(lengths, count, threads):
     prober = prober_of(images(count, lengths))
-    single = prober.probe(QUERIES, 3)
-    assert len(single[1]) > len(QUERIES) / 2
+    expected = prober.probe(QUERIES, 3)
+    assert len(expected[1]) > len(QUERIES) / 2
     matches = prober.probe(QUERIES, 3, threads=threads)
-    assert all(np.array_equal(a, b) for a, b in zip(matches[:3], single[:3], strict=True))
+    assert all(np.array_equal(a, b) for a, b in zip(matches[:3], expected[:3], strict=True))
     few = prober.probe(QUERIES[:7], 3, threads=threads)
     assert len(few[0]) == 8
-    assert few[1].tolist() == single[1][: single[0][7]].tolist()
+    assert few[1].tolist() == expected[1][: expected[0][7]].tolist()
 
 
 @pytest.mark.parametrize("threads", [0, 1, 2, 3])

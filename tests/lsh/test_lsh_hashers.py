@@ -51,16 +51,16 @@ def test_an_index_finds_what_its_plan_says(tmp_path, hasher, threshold, pairs, o
             next((match for match in item if match.id == place), None)
             for place, item in enumerate(result)
         ]
-    share, message = (
+    share, recall = (
         np.mean([match is not None for match in matches]),
         recall_at(form, hasher, threshold),
     )
-    assert message >= 0.9
-    least = message - 5 * math.sqrt(message * (1 - message) / N) - 0.01
+    assert recall >= 0.9
+    least = recall - 5 * math.sqrt(recall * (1 - recall) / N) - 0.01
     assert share > least
     # whose keys and signatures have values in common, and find more
     if not isinstance(hasher, PrecomputedMinHash):
-        assert share < 2 * message - least
+        assert share < 2 * recall - least
     near = [match.similarity for match in matches if match is not None]
     assert np.mean(near) == pytest.approx(threshold, rel=0.15)
 

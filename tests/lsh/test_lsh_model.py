@@ -172,15 +172,14 @@ def test_look_ups_by_further_keys(tmp_path, probes):
     estimates, more = HASHER.estimate(np.arange(HASHER.signature_bits + 1)), 0
 
     def wanted(word):
-        requests = described(model, [word], [None])[0]
+        query = described(model, [word], [None])[0]
         values = HASHER.probes(word, 3, 5, probes)
         sketches = [values[:, probe].reshape(-1).tolist() for probe in range(probes)]
         keys = frozenset().union(*(model.document(sketch, b"", None).keys for sketch in sketches))
-        assert keys > requests.keys
+        assert keys > query.keys
         return [
-            (name, estimates[distance])
-            for distance, name in model.find(requests._replace(keys=keys))
-        ], len(model.find(requests))
+            (name, estimates[distance]) for distance, name in model.find(query._replace(keys=keys))
+        ], len(model.find(query))
 
     for word in words[:30] + some_words(rng, 30):
         result, alone = wanted(word)

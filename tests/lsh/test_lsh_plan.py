@@ -79,8 +79,8 @@ def test_the_recall_that_a_plan_tells_is_measured_on_sets(threshold, similarity)
     share = (
         agree & (bits_that_differ(a.signatures, b.signatures) * 224 <= result.radius + 0.5)
     ).mean()
-    message = recall_at(result, HASHER, common / (2 * size - common))
-    assert abs(share - message) < 5 * np.sqrt(message * (1 - message) / pairs)
+    recall = recall_at(result, HASHER, common / (2 * size - common))
+    assert abs(share - recall) < 5 * np.sqrt(recall * (1 - recall) / pairs)
 
 
 def test_the_table_has_what_it_tells():

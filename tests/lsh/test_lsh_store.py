@@ -114,8 +114,8 @@ def test_numbers_become_wider(tmp_path, set_limits, growth):
                 index.merge()
             bits.append(index.stats()["number_bits"])
             for word in (WORDS[0], WORDS[part[-1]]):
-                requests = model.documents[WORDS.index(word)]
-                wanted = [name for _, name in model.find(requests) if int(name[1:]) <= part[-1]]
+                document = model.documents[WORDS.index(word)]
+                wanted = [name for _, name in model.find(document) if int(name[1:]) <= part[-1]]
                 assert [match.id for match in index.probe(word)] == wanted
                 assert [match.id for match in reader.probe(word)] == wanted
         assert bits[0] == 4

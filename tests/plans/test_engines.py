@@ -174,11 +174,15 @@ def test_a_worker_says_what_is_wrong_with_the_plan(tmp_path, plan, change, error
 def test_packages_that_process_texts_are_the_same_in_workers(tmp_path, make, asked, packages):
     corpus_in(tmp_path / "corpus", count=9)
     tokenizer = asked.get("tokenizer")
-    maker = fpstore.MinHash(
+    fingerprinter = fpstore.MinHash(
         tokenizer=tokenizer, weighting="count" if tokenizer == "jieba" else "set"
     )
     asked = {name: item for name, item in asked.items() if name != "tokenizer"}
-    more = {"hasher": maker, "threshold": 0.8} if make == "lsh" else {"fingerprinter": maker}
+    more = (
+        {"hasher": fingerprinter, "threshold": 0.8}
+        if make == "lsh"
+        else {"fingerprinter": fingerprinter}
+    )
     make = {"dedup": plan_dedup, "build": plan_build, "lsh": plan_lsh}[make]
     plan = make(
         tmp_path / "plan",

@@ -79,19 +79,19 @@ def test_an_index_equals_the_one_of_a_process(tmp_path, set_limits, suffix, key,
     assert len(plan) == (4 if suffix != "parquet" else 10)
     summary = finished(plan)
     with (
-        one_index(tmp_path / "one.lsh", sorted(source.iterdir()), key, kind) as single,
+        one_index(tmp_path / "one.lsh", sorted(source.iterdir()), key, kind) as index,
         fpstore.open(tmp_path / "many.lsh") as many,
     ):
-        assert content(many, TEXTS) == content(single, TEXTS)
-        size = single.stats()["bytes"]["total"]
+        assert content(many, TEXTS) == content(index, TEXTS)
+        size = index.stats()["bytes"]["total"]
         assert summary == {
             "texts": 240,
-            "documents": len(single),
-            "bands": single.bands[0],
+            "documents": len(index),
+            "bands": index.bands[0],
             "bytes": size,
         }
-        assert 200 < len(single) < 240
-        assert len(content(single, TEXTS)[2]) > 20
+        assert 200 < len(index) < 240
+        assert len(content(index, TEXTS)[2]) > 20
     of_one, of_many = digests_in(tmp_path / "one.lsh"), digests_in(tmp_path / "many.lsh")
     assert of_one.keys() == of_many.keys()
     named = {
@@ -137,10 +137,10 @@ def test_another_hasher_of_texts(tmp_path):
     with (
         one_index(
             tmp_path / "one.lsh", sorted(source.iterdir()), "key", hasher=SimMinHash()
-        ) as single,
+        ) as index,
         fpstore.open(tmp_path / "many.lsh") as many,
     ):
-        assert content(many, TEXTS) == content(single, TEXTS)
+        assert content(many, TEXTS) == content(index, TEXTS)
 
 
 def test_several_columns_and_pages(tmp_path):
@@ -261,10 +261,10 @@ def test_a_build_that_is_killed(tmp_path, monkeypatch, when):
     assert again.finish()["documents"] > 200
     assert {path.name for path in tmp_path.iterdir()} == {"corpus", "plan", "i.lsh"}
     with (
-        one_index(tmp_path / "one.lsh", sorted(source.iterdir())) as single,
+        one_index(tmp_path / "one.lsh", sorted(source.iterdir())) as plain_index,
         fpstore.open(tmp_path / "i.lsh") as many,
     ):
-        assert content(many, TEXTS) == content(single, TEXTS)
+        assert content(many, TEXTS) == content(plain_index, TEXTS)
 
 
 def test_an_index_that_is_there(tmp_path):
@@ -315,12 +315,12 @@ def test_processes_that_build_at_once(tmp_path):
         subprocess.Popen([sys.executable, "-P", "-c", RUN, plan.path], stderr=subprocess.PIPE)
         for _ in range(2)
     ]
-    assert [(single.communicate()[1], single.returncode) for single in running] == [(b"", 0)] * 2
+    assert [(index.communicate()[1], index.returncode) for index in running] == [(b"", 0)] * 2
     with (
-        one_index(tmp_path / "one.lsh", sorted(source.iterdir()), "key") as single,
+        one_index(tmp_path / "one.lsh", sorted(source.iterdir()), "key") as index,
         fpstore.open(tmp_path / "i.lsh") as many,
     ):
-        assert content(many, TEXTS) == content(single, TEXTS)
+        assert content(many, TEXTS) == content(index, TEXTS)
 
 
 def test_what_is_refused(tmp_path, set_limits):

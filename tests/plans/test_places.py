@@ -157,9 +157,9 @@ def test_another_machine_is_left_alone(rooted):
 def test_scratch_folders(monkeypatch, tmp_path):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     (tmp_path / "fpstore-task-dead").mkdir()
-    with scratch_folder() as single, scratch_folder() as other:
-        assert sorted(tmp_path.iterdir()) == sorted([single, other])
-        assert single.stat().st_mode & 0o777 == 0o700
+    with scratch_folder() as folder, scratch_folder() as other:
+        assert sorted(tmp_path.iterdir()) == sorted([folder, other])
+        assert folder.stat().st_mode & 0o777 == 0o700
     assert list(tmp_path.iterdir()) == []
 
 

@@ -158,8 +158,8 @@ def test_stores_of_shards(tmp_path, cluster):
     plan = plan_build(tmp_path / "plan", tmp_path / "corpus", tmp_path / "one", **options)
     finished(plan)
     plan.remove()
-    output = ended(spark, plan_build(None, tmp_path / "corpus", tmp_path / "many", **options))
-    assert output["shards"] > 1
+    summary = ended(spark, plan_build(None, tmp_path / "corpus", tmp_path / "many", **options))
+    assert summary["shards"] > 1
     assert set(files_in(tmp_path / "many")) == set(files_in(tmp_path / "one"))
     finished(
         plan_probe(
@@ -177,9 +177,9 @@ def test_stores_of_shards(tmp_path, cluster):
     for name in ("found", "pairs"):
         assert files_in(tmp_path / f"{name}-many") == files_in(tmp_path / f"{name}-one") != {}
     places = tmp_path / "corpus", tmp_path / "i.lsh"
-    output = ended(spark, plan_lsh(None, *places, text="text", threshold=0.5))
+    summary = ended(spark, plan_lsh(None, *places, text="text", threshold=0.5))
     with fpstore.open(tmp_path / "i.lsh") as index:
-        assert len(index) == output["documents"] > 100
+        assert len(index) == summary["documents"] > 100
 
 
 @pytest.mark.slow

@@ -78,15 +78,15 @@ def test_a_build_of_numbers_equals_one_store(tmp_path, width, by):
     summary = finished(plan)
     assert summary["shards"] > 1
     with (
-        fpstore.build(tmp_path / "one.fps", rows, radius=2, width=width) as single,
+        fpstore.build(tmp_path / "one.fps", rows, radius=2, width=width) as store,
         fpstore.open(tmp_path / "many") as many,
     ):
         assert many.plan == plan.digest
-        assert everything(many) == everything(single)
-        assert summary["fingerprints"] == len(single)
+        assert everything(many) == everything(store)
+        assert summary["fingerprints"] == len(store)
         if by == "prefix":  # each fingerprint is in one shard
             assert sum(shard.fingerprints for shard in many.snapshot().manifest.shards) == len(
-                single
+                store
             )
 
 
@@ -130,11 +130,11 @@ def test_a_build_of_texts_equals_one_store(tmp_path, suffix, by, key):
         files, fpstore.SimHash(), text="text", id=key, id_type="int" if key == "number" else "auto"
     )
     with (
-        fpstore.build(tmp_path / "one.fps", reader) as single,
+        fpstore.build(tmp_path / "one.fps", reader) as store,
         fpstore.open(tmp_path / "many") as many,
     ):
-        assert many.fingerprinter == single.fingerprinter
-        assert everything(many) == everything(single)
+        assert many.fingerprinter == store.fingerprinter
+        assert everything(many) == everything(store)
 
 
 @pytest.mark.sampled(1)
@@ -154,8 +154,8 @@ def test_a_batch_of_probes_equals_one_process(tmp_path, width, limit):
     )
     queries = np.concatenate([near_rows(400, width), near_rows(10, width)])
     np.save(tmp_path / "asked.npy", queries)
-    with fpstore.build(tmp_path / "one.fps", rows, width=width) as single:
-        matches = single.probe_many(queries, radius, limit=limit)
+    with fpstore.build(tmp_path / "one.fps", rows, width=width) as store:
+        matches = store.probe_many(queries, radius, limit=limit)
         wanted = (
             matches.to_arrow()
             .rename_columns(["row", "query", "fingerprint", "distance", "id"])
@@ -356,8 +356,8 @@ def test_the_command_line_reads_the_columns_that_a_build_reads(tmp_path, monkeyp
         fine("build", f"{name}.fps", f"{name}.{suffix}", *more)
         fine("task", "build", f"{name}.plan", name, f"{name}.{suffix}", *more)
         finished(open_plan(f"{name}.plan"))
-        with fpstore.open(name) as many, fpstore.open(f"{name}.fps") as single:
-            assert everything(many) == everything(single)
+        with fpstore.open(name) as many, fpstore.open(f"{name}.fps") as store:
+            assert everything(many) == everything(store)
             probe = ("task", "probe", f"{name}.probe", name, f"day.{suffix}", f"{name}.found")
             fine(*probe, "-r", "2", "--format", "csv")
     finished(open_plan("day.probe"))

@@ -168,9 +168,9 @@ def test_remove_takes_a_plan_whose_job_is_finished(source):
         plan.finish()
         assert plan.is_finished()
         Path("p/notes.txt").write_text("of others")
-        message = run("task", "remove", where, "--json")
-        assert json.loads(message.stdout) == {"removed": where, "others": ["notes.txt"]}
-        assert message.stderr == f"fpstore: {where}: 1 file of others stays: notes.txt\n"
+        done = run("task", "remove", where, "--json")
+        assert json.loads(done.stdout) == {"removed": where, "others": ["notes.txt"]}
+        assert done.stderr == f"fpstore: {where}: 1 file of others stays: notes.txt\n"
         assert [path.name for path in Path("p").rglob("*") if path.is_file()] == ["notes.txt"]
         assert "has no plan.json" in failure("task", "remove", where, code=1)
         assert "has no plan.json" in failure("task", "remove", f"out-{kind}", "--force", code=1)
@@ -355,8 +355,8 @@ def test_remove_through_a_link_removes_the_plan(source):
     fine("dedup", "corpus", "out", "--text-field", "text", "--plan", "p")
     Path("link").symlink_to("p")
     Path("p/mine").symlink_to("..")
-    message = run("task", "remove", "link", "--force", "--json")
-    assert json.loads(message.stdout)["others"] == ["mine"]
+    done = run("task", "remove", "link", "--force", "--json")
+    assert json.loads(done.stdout)["others"] == ["mine"]
     assert sorted(path.name for path in Path("p").iterdir() if path.name != "results") == ["mine"]
     Path("p/mine").unlink()
     fine("dedup", "corpus", "out", "--text-field", "text", "--plan", "p")

@@ -268,10 +268,10 @@ INSIDE = {
 @pytest.mark.parametrize("case", INSIDE)
 def test_folders_in_each_other(root, case):
     """Nothing is left of a plan that is refused, and all files are where they were."""
-    requests, kind, match = INSIDE[case]
-    requests = requests | ({"source": root / requests["source"]} if "source" in requests else {})
+    options, kind, match = INSIDE[case]
+    options = options | ({"source": root / options["source"]} if "source" in options else {})
     before = sorted(root.rglob("*"))
-    refused(kind, match, planned, root, **requests)
+    refused(kind, match, planned, root, **options)
     assert sorted(root.rglob("*")) == before
 
 
@@ -563,15 +563,15 @@ WHOLE = {"radius": 3, "width": 64, "slice_rows": 10, "star_rows": 9, "part_bytes
 @pytest.mark.parametrize("asked", [WHOLE, {"threshold": 0.5}, {"threshold": 0.25, "verify": True}])
 def test_numbers_of_numpy_make_the_same_plan(root, asked):
     options = {
-        name: np.float32(single) if isinstance(single, float) else np.array(single)[()]
-        for name, single in asked.items()
+        name: np.float32(plan) if isinstance(plan, float) else np.array(plan)[()]
+        for name, plan in asked.items()
     }
-    single = plan_dedup(root / "p", root / "corpus", root / "o", text="url", **asked)
+    plan = plan_dedup(root / "p", root / "corpus", root / "o", text="url", **asked)
     same = plan_dedup(root / "p", root / "corpus", root / "o", text="url", **options)
     assert type(options.get("radius", options.get("threshold"))).__module__ == "numpy"
-    assert same.digest == single.digest
+    assert same.digest == plan.digest
     assert same.run(np.int64(0))
-    assert not single.run(0)
+    assert not plan.run(0)
 
 
 def test_numbers_of_numpy_in_other_plans(root):

@@ -31,174 +31,180 @@ CUTS = {"one": [], "even": [70, 140], "empty": [0, 90, 90], "many": list(range(1
 def stores(request, tmp_path_factory):
     bits, kind = request.param
     values = rows_of(bits, 210, 1)
-    mine, single = both(
+    sharded, whole = both(
         tmp_path_factory.mktemp("stores"),
         values,
         ids_of(kind, len(values)),
         CUTS["even"],
         width=bits,
     )
-    with mine, single:
-        yield mine, single, values
+    with sharded, whole:
+        yield sharded, whole, values
 
 
 @pytest.mark.sampled(1)
 def test_content_is_equal(stores):
-    mine, single, values = stores
-    assert isinstance(mine, fpstore.ShardedStore)
-    assert (len(mine), len(mine.ids), list(mine)) == (len(single), len(single.ids), list(single))
-    assert (mine.radius, mine.width, mine.fingerprinter) == (
-        single.radius,
-        single.width,
-        single.fingerprinter,
+    sharded, whole, values = stores
+    assert isinstance(sharded, fpstore.ShardedStore)
+    assert (len(sharded), len(sharded.ids), list(sharded)) == (
+        len(whole),
+        len(whole.ids),
+        list(whole),
     )
-    assert content_of(mine) == content_of(single)
+    assert (sharded.radius, sharded.width, sharded.fingerprinter) == (
+        whole.radius,
+        whole.width,
+        whole.fingerprinter,
+    )
+    assert content_of(sharded) == content_of(whole)
     for value in [*values[:20], values[0] ^ 1 << 9]:
-        assert (value in mine) == (value in single)
-        if value in single:
-            assert mine[value] == single[value]
+        assert (value in sharded) == (value in whole)
+        if value in whole:
+            assert sharded[value] == whole[value]
     with pytest.raises(KeyError):
-        mine[next(n for n in range(1 << 16) if n not in single)]
+        sharded[next(n for n in range(1 << 16) if n not in whole)]
 
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("radius", [None, 0, 1, 5])
 @pytest.mark.filterwarnings("ignore::fpstore.ScanWarning")
 def test_probes_are_equal(stores, radius):
-    mine, single, values = stores
-    queries = queries_of(values, single.width)
-    assert_equal(mine.probe_many(queries, radius), single.probe_many(queries, radius))
-    assert_equal(mine.probe_many([], radius), single.probe_many([], radius))
+    sharded, whole, values = stores
+    queries = queries_of(values, whole.width)
+    assert_equal(sharded.probe_many(queries, radius), whole.probe_many(queries, radius))
+    assert_equal(sharded.probe_many([], radius), whole.probe_many([], radius))
     for limit in (1, 2, 1000):
         assert_equal(
-            mine.probe_many(queries, radius, limit=limit, threads=2),
-            single.probe_many(queries, radius, limit=limit),
+            sharded.probe_many(queries, radius, limit=limit, threads=2),
+            whole.probe_many(queries, radius, limit=limit),
         )
     for query in queries[::7]:
-        assert mine.probe(query, radius) == single.probe(query, radius)
-        few, wanted = mine.probe(query, radius, limit=2), single.probe(query, radius, limit=2)
+        assert sharded.probe(query, radius) == whole.probe(query, radius)
+        few, wanted = sharded.probe(query, radius, limit=2), whole.probe(query, radius, limit=2)
         assert (few, few.more) == (wanted, wanted.more)
 
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("matches", [1, 40, 1 << 22])
 def test_batches_have_the_matches_of_all_queries_in_order(stores, matches):
-    mine, single, values = stores
-    queries = queries_of(values, single.width)
-    parts = list(mine.probe_batches(queries, matches=matches))
+    sharded, whole, values = stores
+    queries = queries_of(values, whole.width)
+    parts = list(sharded.probe_batches(queries, matches=matches))
     assert all(len(part) == 1 or len(part.rows) <= matches for part in parts)
-    assert [item for part in parts for item in part] == list(single.probe_many(queries))
+    assert [item for part in parts for item in part] == list(whole.probe_many(queries))
 
 
 @pytest.mark.sampled(1)
 def test_scans_and_nearest_are_equal(stores):
-    mine, single, values = stores
-    queries = queries_of(values, single.width)
-    for radius, limit in ((0, None), (9, None), (single.width, 3), (single.width, None)):
+    sharded, whole, values = stores
+    queries = queries_of(values, whole.width)
+    for radius, limit in ((0, None), (9, None), (whole.width, 3), (whole.width, None)):
         assert_equal(
-            mine.scan(queries, radius, limit=limit), single.scan(queries, radius, limit=limit)
+            sharded.scan(queries, radius, limit=limit), whole.scan(queries, radius, limit=limit)
         )
     for count, most in ((1, None), (4, None), (4, 6), (1000, None)):
         assert_equal(
-            mine.nearest_many(queries, count, max_radius=most),
-            single.nearest_many(queries, count, max_radius=most),
+            sharded.nearest_many(queries, count, max_radius=most),
+            whole.nearest_many(queries, count, max_radius=most),
         )
-    assert mine.nearest(queries[0], 5) == single.nearest(queries[0], 5)
+    assert sharded.nearest(queries[0], 5) == whole.nearest(queries[0], 5)
 
 
 def test_ids_resolve(stores):
-    mine, single, values = stores
+    sharded, whole, values = stores
     stored = list(dict.fromkeys(values))
-    assert_ids_equal(mine.ids_of(stored), single.ids_of(stored))
-    ids = content_of(single)[-1][1]
-    known = sorted({item for _, item in content_of(single)})
+    assert_ids_equal(sharded.ids_of(stored), whole.ids_of(stored))
+    ids = content_of(whole)[-1][1]
+    known = sorted({item for _, item in content_of(whole)})
     missing = ["nowhere", "other"] if isinstance(ids, str) else [10**9, 10**9 + 1]
     part = [*known[::3], missing[0], known[0], *known[:2], missing[1]]
-    mine_lims, mine_rows = mine.fingerprints_of(part)
-    lims, rows = single.fingerprints_of(part)
+    mine_lims, mine_rows = sharded.fingerprints_of(part)
+    lims, rows = whole.fingerprints_of(part)
     assert np.array_equal(mine_lims, lims)
     assert np.array_equal(mine_rows, rows)
     assert mine_rows.dtype == rows.dtype
-    assert mine.ids[known[1]] == single.ids[known[1]]
-    assert (known[2] in mine.ids, missing[0] in mine.ids) == (True, False)
+    assert sharded.ids[known[1]] == whole.ids[known[1]]
+    assert (known[2] in sharded.ids, missing[0] in sharded.ids) == (True, False)
     with pytest.raises(KeyError):
-        mine.ids[missing[0]]
+        sharded.ids[missing[0]]
     with pytest.raises(KeyError):
-        mine.ids_of([next(n for n in range(1 << 16) if n not in single)])
+        sharded.ids_of([next(n for n in range(1 << 16) if n not in whole)])
     wrong = 3 if isinstance(ids, str) else "a string"
     with pytest.raises(fpstore.InputError, match="the ids of this store are"):
-        mine.ids[wrong]
+        sharded.ids[wrong]
 
 
 @pytest.mark.sampled(1)
 def test_jobs_are_equal(stores, tmp_path):
-    mine, single, values = stores
+    sharded, whole, values = stores
     for radius in (None, 1, 6):
-        assert pairs_in(mine.pairs(radius)) == pairs_in(single.pairs(radius))
-    assert pairs_in(mine.pairs(duplicates=True)) == pairs_in(single.pairs(duplicates=True))
+        assert pairs_in(sharded.pairs(radius)) == pairs_in(whole.pairs(radius))
+    assert pairs_in(sharded.pairs(duplicates=True)) == pairs_in(whole.pairs(duplicates=True))
     for keep in ("first", "smallest"):
-        assert list(mine.clusters(keep=keep)) == list(single.clusters(keep=keep))
-    others = queries_of(values, single.width)
-    wanted = pairs_in(single.join(others))
-    assert pairs_in(mine.join(others)) == wanted
-    with fpstore.build(tmp_path / "other.fps", others, width=single.width) as other:
-        assert pairs_in(mine.join(other)) == wanted
-        assert pairs_in(other.join(mine)) == pairs_in(other.join(single))
-    assert pairs_in(mine.join(mine, 1)) == pairs_in(single.join(single, 1))
+        assert list(sharded.clusters(keep=keep)) == list(whole.clusters(keep=keep))
+    others = queries_of(values, whole.width)
+    wanted = pairs_in(whole.join(others))
+    assert pairs_in(sharded.join(others)) == wanted
+    with fpstore.build(tmp_path / "other.fps", others, width=whole.width) as other:
+        assert pairs_in(sharded.join(other)) == wanted
+        assert pairs_in(other.join(sharded)) == pairs_in(other.join(whole))
+    assert pairs_in(sharded.join(sharded, 1)) == pairs_in(whole.join(whole, 1))
 
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(("name", "kind"), crossed(list(CUTS), KINDS))
 def test_any_number_of_shards(tmp_path, kind, name):
     values = rows_of(64, 210, 2)
-    mine, single = both(tmp_path, values, ids_of(kind, len(values), 5), CUTS[name])
-    with mine, single:
+    sharded, whole = both(tmp_path, values, ids_of(kind, len(values), 5), CUTS[name])
+    with sharded, whole:
         queries = queries_of(values, 64)
-        assert_equal(mine.probe_many(queries), single.probe_many(queries))
-        assert content_of(mine) == content_of(single)
-        assert list(mine.clusters()) == list(single.clusters())
-        assert len(mine) == len(single)
-        assert mine.verify().ok
+        assert_equal(sharded.probe_many(queries), whole.probe_many(queries))
+        assert content_of(sharded) == content_of(whole)
+        assert list(sharded.clusters()) == list(whole.clusters())
+        assert len(sharded) == len(whole)
+        assert sharded.verify().ok
 
 
 def test_shards_of_leading_bits(tmp_path):
     """What is in order of the fingerprints is not read to be counted, and answers are the same."""
     values = sorted(rows_of(64, 300, 3))
-    mine, single = both(tmp_path, values, list(range(300, 0, -1)), [100, 200])
-    with mine, single:
+    sharded, whole = both(tmp_path, values, list(range(300, 0, -1)), [100, 200])
+    with sharded, whole:
         assert_equal(
-            mine.probe_many(queries_of(values, 64)), single.probe_many(queries_of(values, 64))
+            sharded.probe_many(queries_of(values, 64)), whole.probe_many(queries_of(values, 64))
         )
-        assert content_of(mine) == content_of(single)
-        assert len(mine) == len(single)
+        assert content_of(sharded) == content_of(whole)
+        assert len(sharded) == len(whole)
 
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", ["integer", "string"])
 def test_the_same_rows_in_two_shards_are_there_once(tmp_path, kind):
     values, ids = rows_of(64, 60, 5), ids_of(kind, 60)
-    mine, single = both(tmp_path, values * 2, ids * 2, [60])
-    with mine, single:
-        assert content_of(mine) == content_of(single)
-        assert (len(mine), len(mine.ids)) == (len(single), len(single.ids))
-        assert_equal(mine.probe_many(values), single.probe_many(values))
-        assert [mine.probe(value) for value in values] == [single.probe(value) for value in values]
-        assert_ids_equal(mine.fingerprints_of(ids), single.fingerprints_of(ids))
-        assert mine.ids[ids[0]] == single.ids[ids[0]]
-        assert list(mine.clusters()) == list(single.clusters())
+    sharded, whole = both(tmp_path, values * 2, ids * 2, [60])
+    with sharded, whole:
+        assert content_of(sharded) == content_of(whole)
+        assert (len(sharded), len(sharded.ids)) == (len(whole), len(whole.ids))
+        assert_equal(sharded.probe_many(values), whole.probe_many(values))
+        assert [sharded.probe(value) for value in values] == [
+            whole.probe(value) for value in values
+        ]
+        assert_ids_equal(sharded.fingerprints_of(ids), whole.fingerprints_of(ids))
+        assert sharded.ids[ids[0]] == whole.ids[ids[0]]
+        assert list(sharded.clusters()) == list(whole.clusters())
 
 
 def test_the_nearest_are_kept_while_shards_are_asked(tmp_path, set_limits):
     """Whether a query has more matches is known before all shards have been asked, and stays so."""
     values = rows_of(64, 120, 9)
-    mine, single = both(tmp_path, values, None, [30, 60, 90])
+    sharded, whole = both(tmp_path, values, None, [30, 60, 90])
     set_limits(shard_matches=20)
-    with mine, single:
+    with sharded, whole:
         for limit in (1, 3):
             assert_equal(
-                mine.probe_many(values, limit=limit), single.probe_many(values, limit=limit)
+                sharded.probe_many(values, limit=limit), whole.probe_many(values, limit=limit)
             )
-            assert_equal(mine.scan(values, 9, limit=limit), single.scan(values, 9, limit=limit))
+            assert_equal(sharded.scan(values, 9, limit=limit), whole.scan(values, 9, limit=limit))
 
 
 def test_matches_of_all_shards_are_bounded_together(tmp_path):
@@ -206,30 +212,30 @@ def test_matches_of_all_shards_are_bounded_together(tmp_path):
 
     Together they have too many, and the part is given up.
     """
-    mine, single = both(tmp_path, [1, 2, 4, 8], None, [1, 2, 3])
-    with mine, single:
-        query, snapshot = np.zeros(1, np.uint64), mine.snapshot()
+    sharded, whole = both(tmp_path, [1, 2, 4, 8], None, [1, 2, 3])
+    with sharded, whole:
+        query, snapshot = np.zeros(1, np.uint64), sharded.snapshot()
         assert snapshot.probe_columns(query, 3, 1, most=3) is None
         assert len(snapshot.probe_columns(query, 3, 1, most=4)[1]) == 4
 
 
 def test_no_rows_at_all(tmp_path):
-    mine, single = both(tmp_path, [], None, [0, 0])
-    with mine, single:
-        assert (len(mine), list(mine), list(mine.items())) == (0, [], [])
-        assert mine.probe(7) == []
-        assert_equal(mine.probe_many([1, 2]), single.probe_many([1, 2]))
-        assert_equal(mine.nearest_many([1, 2], 3), single.nearest_many([1, 2], 3))
-        assert list(mine.pairs()) == list(mine.join([1, 2])) == []
-        assert len(mine.clusters()) == 0
-        assert mine.verify().ok
+    sharded, whole = both(tmp_path, [], None, [0, 0])
+    with sharded, whole:
+        assert (len(sharded), list(sharded), list(sharded.items())) == (0, [], [])
+        assert sharded.probe(7) == []
+        assert_equal(sharded.probe_many([1, 2]), whole.probe_many([1, 2]))
+        assert_equal(sharded.nearest_many([1, 2], 3), whole.nearest_many([1, 2], 3))
+        assert list(sharded.pairs()) == list(sharded.join([1, 2])) == []
+        assert len(sharded.clusters()) == 0
+        assert sharded.verify().ok
 
 
 def test_shards_with_changes_in_their_logs(tmp_path):
     values, ids = rows_of(64, 200, 4), ids_of("string", 200, 1)
-    mine, single = both(tmp_path, values, ids, [100])
-    mine.close()
-    single.close()
+    sharded, whole = both(tmp_path, values, ids, [100])
+    sharded.close()
+    whole.close()
     more, gone = rows_of(64, 40, 6), values[3]
     for path in (tmp_path / "one.fps", tmp_path / "S" / "shard-00001.fps"):
         with fpstore.open(path, "r+") as store:
@@ -238,57 +244,57 @@ def test_shards_with_changes_in_their_logs(tmp_path):
     with fpstore.open(tmp_path / "S" / "shard-00000.fps", "r+") as store:
         store.delete(fingerprints=gone)
     with (
-        fpstore.ShardedStore.combine(tmp_path / "S") as mine,
-        fpstore.open(tmp_path / "one.fps") as single,
+        fpstore.ShardedStore.combine(tmp_path / "S") as sharded,
+        fpstore.open(tmp_path / "one.fps") as whole,
     ):
         queries = queries_of(values + more, 64)
-        assert_equal(mine.probe_many(queries), single.probe_many(queries))
-        assert content_of(mine) == content_of(single)
-        assert list(mine.clusters()) == list(single.clusters())
-        assert mine.verify().ok
+        assert_equal(sharded.probe_many(queries), whole.probe_many(queries))
+        assert content_of(sharded) == content_of(whole)
+        assert list(sharded.clusters()) == list(whole.clusters())
+        assert sharded.verify().ok
 
 
 def test_results_and_stores_are_pickled(tmp_path):
     values = rows_of(64, 100, 7)
-    mine, single = both(tmp_path, values, ids_of("string", 100), [40])
-    with mine, single:
-        matches = mine.probe_many(values)
-        assert list(pickle.loads(pickle.dumps(matches))) == list(single.probe_many(values))
-        batch = next(mine.pairs())
+    sharded, whole = both(tmp_path, values, ids_of("string", 100), [40])
+    with sharded, whole:
+        matches = sharded.probe_many(values)
+        assert list(pickle.loads(pickle.dumps(matches))) == list(whole.probe_many(values))
+        batch = next(sharded.pairs())
         assert list(pickle.loads(pickle.dumps(batch))) == list(batch)
-        with pickle.loads(pickle.dumps(mine)) as again:
+        with pickle.loads(pickle.dumps(sharded)) as again:
             assert isinstance(again, fpstore.ShardedStore)
-            assert again.probe(values[0]) == single.probe(values[0])
+            assert again.probe(values[0]) == whole.probe(values[0])
     with pytest.raises(fpstore.ClosedStoreError):
         list(matches)
 
 
 def test_a_job_is_resumed(tmp_path):
     values = rows_of(64, 200, 8)
-    mine, single = both(tmp_path, values, None, [90])
-    with mine, single:
-        begun = mine.pairs(resume=tmp_path / "work")
+    sharded, whole = both(tmp_path, values, None, [90])
+    with sharded, whole:
+        begun = sharded.pairs(resume=tmp_path / "work")
         next(begun)
         begun.close()
         assert (tmp_path / "work").is_dir()
         with pytest.raises(fpstore.InputError):
-            list(single.pairs(resume=tmp_path / "work"))
-        assert pairs_in(mine.pairs(resume=tmp_path / "work")) == pairs_in(single.pairs())
+            list(whole.pairs(resume=tmp_path / "work"))
+        assert pairs_in(sharded.pairs(resume=tmp_path / "work")) == pairs_in(whole.pairs())
 
 
 def test_shards_that_are_not_kept_open(tmp_path, monkeypatch):
     """Without room for open files, each question opens the shards one after the other."""
     values = rows_of(64, 200, 9)
-    mine, single = both(tmp_path, values, ids_of("string", 200), CUTS["many"])
-    mine.close()
+    sharded, whole = both(tmp_path, values, ids_of("string", 200), CUTS["many"])
+    sharded.close()
     monkeypatch.setattr("fpstore.query.sharded._descriptors", lambda manifest: 1 << 40)
-    with fpstore.open(tmp_path / "S") as mine, single:
+    with fpstore.open(tmp_path / "S") as sharded, whole:
         queries = queries_of(values, 64)
-        assert_equal(mine.probe_many(queries), single.probe_many(queries))
-        assert content_of(mine) == content_of(single)
-        assert list(mine.clusters()) == list(single.clusters())
-        assert pairs_in(mine.pairs()) == pairs_in(single.pairs())
-        assert not mine.snapshot().open_shards
+        assert_equal(sharded.probe_many(queries), whole.probe_many(queries))
+        assert content_of(sharded) == content_of(whole)
+        assert list(sharded.clusters()) == list(whole.clusters())
+        assert pairs_in(sharded.pairs()) == pairs_in(whole.pairs())
+        assert not sharded.snapshot().open_shards
 
 
 @pytest.mark.sampled(1)
@@ -311,35 +317,37 @@ def test_any_rows_in_any_shards(tmp_path, seed):
     }
     options |= {"index_ids": True} if kind == "integer" and rng.random() < 0.5 else {}
     cuts = sorted(rng.integers(0, count + 1, int(rng.integers(0, 6))).tolist())
-    mine, single = both(tmp_path, values, ids_of(kind, count, seed), cuts, **options)
-    with mine, single:
+    sharded, whole = both(tmp_path, values, ids_of(kind, count, seed), cuts, **options)
+    with sharded, whole:
         queries = [*queries_of(values, bits, 30), *values[:3]]
         for radius in (None, 0, 2, bits):
             limit = int(rng.integers(1, 5))
-            assert_equal(mine.probe_many(queries, radius), single.probe_many(queries, radius))
+            assert_equal(sharded.probe_many(queries, radius), whole.probe_many(queries, radius))
             assert_equal(
-                mine.probe_many(queries, radius, limit=limit),
-                single.probe_many(queries, radius, limit=limit),
+                sharded.probe_many(queries, radius, limit=limit),
+                whole.probe_many(queries, radius, limit=limit),
             )
-            assert mine.probe(queries[0], radius) == single.probe(queries[0], radius)
-        assert_equal(mine.nearest_many(queries, limit * 9), single.nearest_many(queries, limit * 9))
-        assert content_of(mine) == content_of(single)
-        known = sorted({item for _, item in content_of(single)})
+            assert sharded.probe(queries[0], radius) == whole.probe(queries[0], radius)
+        assert_equal(
+            sharded.nearest_many(queries, limit * 9), whole.nearest_many(queries, limit * 9)
+        )
+        assert content_of(sharded) == content_of(whole)
+        known = sorted({item for _, item in content_of(whole)})
         for case, wanted in zip(
-            mine.fingerprints_of(known), single.fingerprints_of(known), strict=True
+            sharded.fingerprints_of(known), whole.fingerprints_of(known), strict=True
         ):
             assert np.array_equal(case, wanted)
         radius = int(rng.integers(0, 8))
-        assert pairs_in(mine.pairs(radius, duplicates=True)) == pairs_in(
-            single.pairs(radius, duplicates=True)
+        assert pairs_in(sharded.pairs(radius, duplicates=True)) == pairs_in(
+            whole.pairs(radius, duplicates=True)
         )
-        assert pairs_in(mine.join(queries, radius)) == pairs_in(single.join(queries, radius))
-        assert list(mine.clusters(radius, group="connected")) == list(
-            single.clusters(radius, group="connected")
+        assert pairs_in(sharded.join(queries, radius)) == pairs_in(whole.join(queries, radius))
+        assert list(sharded.clusters(radius, group="connected")) == list(
+            whole.clusters(radius, group="connected")
         )
         if kind == "row":
             central = {"group": "greedy", "keep": "central"}
-            assert list(mine.clusters(radius, **central)) == list(
-                single.clusters(radius, **central)
+            assert list(sharded.clusters(radius, **central)) == list(
+                whole.clusters(radius, **central)
             )
-        assert mine.verify().ok
+        assert sharded.verify().ok

@@ -62,9 +62,9 @@ def swapped(kernel, data):
     each = 8 * Width(kernel.width).words if kernel.kind == column_table.KIND_ROWS else 2
     ends = np.frombuffer(data, "<u4", (1 << kernel.bucket_bits) + 1, kernel.directory_offset)
     at = kernel.tags_offset + each * int(ends[:-1][np.diff(ends) > 1][0])
-    single, other = data[at : at + each], data[at + each : at + 2 * each]
-    assert single != other
-    data[at : at + 2 * each] = other + single
+    page, other = data[at : at + each], data[at + each : at + 2 * each]
+    assert page != other
+    data[at : at + 2 * each] = other + page
 
 
 def one_more(kernel, data):

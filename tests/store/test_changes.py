@@ -458,12 +458,12 @@ def test_a_delta_is_looked_up_beside_tables_that_are_scanned(
     with fpstore.open(path, "r+") as store:
         store.insert(rows)
         snapshot = store.snapshot()
-        requests = Asked(snapshot._delta_kernel)
-        monkeypatch.setattr(snapshot, "_delta_kernel", requests)
+        delta = Asked(snapshot._delta_kernel)
+        monkeypatch.setattr(snapshot, "_delta_kernel", delta)
         matches = store.probe_many(rows[:50] ^ np.uint64(5), radius)
         assert matches.fingerprints.tolist() == rows[:50].tolist()
-    assert way in requests.names
-    assert {"probe": "scan", "scan": "probe"}[way] not in requests.names
+    assert way in delta.names
+    assert {"probe": "scan", "scan": "probe"}[way] not in delta.names
 
 
 def test_a_design_that_was_named_stays_until_another_is(tmp_path):

@@ -252,12 +252,12 @@ def test_forged_pages_are_met_with_errors_or_wrong_answers_only(tmp_path, width)
             data = resealed(data, table)
             reader.path.write_bytes(data)
             open_again(built)
-            requests = built.rows or built.readers[0]
+            file = built.rows or built.readers[0]
             for work in (
                 lambda: built.probe(queries, 6, even_thresholds(6, 4)),
                 lambda: built.probe(queries, 6),
-                lambda kernel=requests.kernel: kernel.locate(queries),
-                lambda kernel=requests.kernel: kernel.scan(queries, 6, 0, kernel.block_count),
+                lambda kernel=file.kernel: kernel.locate(queries),
+                lambda kernel=file.kernel: kernel.scan(queries, 6, 0, kernel.block_count),
                 lambda path=reader.path: [*ColumnTable(path).pieces()],
             ):
                 with suppress(CorruptStoreError):

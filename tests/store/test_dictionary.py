@@ -208,9 +208,9 @@ def test_several_threads_read_strings_at_once(tmp_path):
         start.wait()
         for _ in range(30):
             part = rng.integers(0, 5000, 60)
-            single = int(part[0])
+            number = int(part[0])
             _, ids = store.ids_of(part.astype(np.uint64))
-            if list(ids) != [names[i] for i in part] or store[single] != [names[single]]:
+            if list(ids) != [names[i] for i in part] or store[number] != [names[number]]:
                 wrong.append(part)
             if dictionary.numbers([names[i].encode() for i in part]).tolist() != part.tolist():
                 wrong.append(part)

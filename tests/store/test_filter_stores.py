@@ -61,10 +61,10 @@ def test_what_a_store_remembers(tmp_path, wanted, prefer, kept):
     path = tmp_path / "s"
     fpstore.build(path, STORED, design="flip-2", filter=wanted, prefer=prefer).close()
     shapes = check_filters(path, kept)
-    output = {True: "all that save time", False: "none", "auto": "those that pay for their bytes"}[
+    rule = {True: "all that save time", False: "none", "auto": "those that pay for their bytes"}[
         kept
     ]
-    assert re.search(f"filters +{output} *\n", fine("stats", path))
+    assert re.search(f"filters +{rule} *\n", fine("stats", path))
     assert set(shapes) == ({0, 1} if kept is True else set() if kept is False else set(shapes))
     (chosen,) = [p for p in fpstore.plan(N, filter=wanted, prefer=prefer) if p.name == "flip-2"]
     assert chosen.filters == len(shapes)

@@ -66,9 +66,9 @@ def test_nearest_and_limits_are_those_of_brute_force(tmp_path, kind, design, siz
                 answers = [store.scan(queries, radius, limit=count)]
                 if radius <= 3:
                     answers.append(store.probe_many(queries, radius, limit=count))
-                    single = store.probe(int(queries[0]), radius, limit=count)
-                    assert [(m.fingerprint, m.distance) for m in single] == expected[0][:count]
-                    assert single.more == (len(expected[0]) > count)
+                    alone = store.probe(int(queries[0]), radius, limit=count)
+                    assert [(m.fingerprint, m.distance) for m in alone] == expected[0][:count]
+                    assert alone.more == (len(expected[0]) > count)
                 for answer in answers:
                     assert rows(answer) == [row[:count] for row in expected]
                     assert answer.more.tolist() == [len(row) > count for row in expected]

@@ -84,12 +84,12 @@ def test_greedy_groups_where_nothing_is_near(tmp_path, values):
 
 def test_groups_of_pictures_have_no_chains_by_default(tmp_path):
     chain = [0, 0b1111, 0b11111111]
-    for name, maker, expected in (
+    for name, fingerprinter, expected in (
         ("p", ImageHash(), [[0, 1]]),
         ("t", SimHash(), [[0, 1, 2]]),
         ("n", None, [[0, 1, 2]]),
     ):
-        with fpstore.build(tmp_path / name, chain, radius=4, fingerprinter=maker) as store:
+        with fpstore.build(tmp_path / name, chain, radius=4, fingerprinter=fingerprinter) as store:
             assert list(store.clusters()) == expected
             assert list(store.clusters(group="connected")) == [[0, 1, 2]]
         lines = fine("cluster", str(tmp_path / name), "-q").splitlines()
@@ -197,17 +197,16 @@ def test_the_verbs(tmp_path):
         "id_a": "a",
         "id_b": "b",
     }
-    message = run("pairs", path, "-r", 1)
-    assert (message.stdout, message.stderr.count("\n")) == ("", 1)
-    assert message.stderr.startswith(
+    done = run("pairs", path, "-r", 1)
+    assert (done.stdout, done.stderr.count("\n")) == ("", 1)
+    assert done.stderr.startswith(
         "fpstore: 0 pairs of fingerprints; not listed: 1 document with the fingerprint of another "
         "one: "
     )
-    message = run("cluster", path)
-    assert message.stdout == "a\t0\ta\nb\t0\ta\nc\t0\ta\n"
+    done = run("cluster", path)
+    assert done.stdout == "a\t0\ta\nb\t0\ta\nc\t0\ta\n"
     assert (
-        message.stderr
-        == "fpstore: 4 documents, 1 cluster, the largest of 3 documents, 2 duplicates\n"
+        done.stderr == "fpstore: 4 documents, 1 cluster, the largest of 3 documents, 2 duplicates\n"
     )
     assert fine("cluster", path, "-r", 1, "--quiet") == "a\t0\ta\nc\t0\ta\n"
     fine("cluster", path, "-o", tmp_path / "c.parquet", "--quiet")

@@ -82,7 +82,7 @@ def dedup(bench: Bench) -> Result:
     source, clean = bench.folder / "corpus.parquet", bench.folder / "clean.parquet"
     pq.write_table(pa.table({"id": np.arange(len(texts)), "text": texts}), source)
     size = sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
-    maker = fpstore.MinHash()
+    fingerprinter = fpstore.MinHash()
 
     def clear(threads: int) -> fpstore.Deduplication:
         return fpstore.dedup(source, clean, text="text", id="id", threads=threads, overwrite=True)
@@ -95,7 +95,7 @@ def dedup(bench: Bench) -> Result:
         ]
     )
     copying = bench.seconds(lambda: pq.write_table(pq.read_table(source), clean))
-    hashing = bench.seconds(lambda: maker.fingerprints(texts, empty="mask", threads=1))
+    hashing = bench.seconds(lambda: fingerprinter.fingerprints(texts, empty="mask", threads=1))
     result = clear(1)
     out: Result = {
         "documents": len(texts),
@@ -181,11 +181,11 @@ def copies(bench: Bench) -> Result:
                 radius,
             )
         )
-    for name, maker, radius in settings:
+    for name, fingerprinter, radius in settings:
         for group in ("connected", "greedy"):
             began = time.process_time()
             result = fpstore.dedup(
-                table, text="text", fingerprinter=maker, radius=radius, group=group
+                table, text="text", fingerprinter=fingerprinter, radius=radius, group=group
             )
             spent = {"processor_seconds": round(time.process_time() - began, 2)}
             out[f"{name}, {group}"] = spent | _quality(

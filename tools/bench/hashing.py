@@ -57,8 +57,8 @@ def hash_(bench: Bench) -> Result:
         ("chinese", chinese),
     ):
         size = _bytes(texts)
-        for name, maker in MAKERS[language].items():
-            one, two = (_seconds(bench, maker, texts, threads) for threads in (1, 2))
+        for name, fingerprinter in MAKERS[language].items():
+            one, two = (_seconds(bench, fingerprinter, texts, threads) for threads in (1, 2))
             out[f"{language}, {name}"] = {
                 "bytes": size,
                 "megabytes_per_second": round(size / one / 1e6, 1),
@@ -74,9 +74,9 @@ def hash_(bench: Bench) -> Result:
 
 
 def _seconds(
-    bench: Bench, maker: fpstore.SimHash | fpstore.MinHash, texts: list[str], threads: int
+    bench: Bench, fingerprinter: fpstore.SimHash | fpstore.MinHash, texts: list[str], threads: int
 ) -> float:
-    return bench.seconds(lambda: maker.fingerprints(texts, empty="mask", threads=threads))
+    return bench.seconds(lambda: fingerprinter.fingerprints(texts, empty="mask", threads=threads))
 
 
 def _chinese(bench: Bench) -> list[str]:

@@ -136,10 +136,10 @@ def build(
     >>> store.probe(15)
     [Match(fingerprint=7, distance=1, ids=['a']), Match(fingerprint=11, distance=1, ids=['b'])]
     """
-    from fpstore.building.builder import Options, build_store
+    from fpstore.building.builder import BuildOptions, build_store
 
     target, overwrite = check_path(path), check_flag(overwrite, "overwrite")
-    options = Options.for_fingerprinter(
+    options = BuildOptions.for_fingerprinter(
         _choose_fingerprinter(fingerprints, fingerprinter),
         radius,
         width,

@@ -285,7 +285,7 @@ class Store(Generic[Id]):
             # the usual probe, without further checks
             return snapshot.probe(fingerprint, self._radius)
         value = self._fingerprint(fingerprint)
-        radius = self._checked_radius(radius, snapshot)
+        radius = self._check_radius(radius, snapshot)
         if limit is None:
             return self._outer_matches(snapshot.probe(value, radius))
         return next(
@@ -329,7 +329,7 @@ class Store(Generic[Id]):
         )
         return self._matches(snapshot, queries, columns, more=more)
 
-    def _checked_radius(self, radius: int | None, snapshot: Snapshot) -> int:
+    def _check_radius(self, radius: int | None, snapshot: Snapshot) -> int:
         """Check the radius of a probe, and warn if it takes a scan."""
         if radius is None:
             return self._radius
@@ -364,9 +364,7 @@ class Store(Generic[Id]):
         """
         snapshot = self.snapshot()
         queries = check_fingerprints(fingerprints, self._width)
-        return self._search(
-            snapshot, queries, self._checked_radius(radius, snapshot), threads, limit
-        )
+        return self._search(snapshot, queries, self._check_radius(radius, snapshot), threads, limit)
 
     def probe_batches(
         self,
@@ -392,7 +390,7 @@ class Store(Generic[Id]):
         """
         snapshot = self.snapshot()
         queries = check_fingerprints(fingerprints, self._width)
-        radius = self._checked_radius(radius, snapshot)
+        radius = self._check_radius(radius, snapshot)
         matches, threads = check_whole(matches, 1, MAX_LIMIT, "matches"), parse_threads(threads)
 
         def parts() -> Iterator[Matches[Id]]:
@@ -818,7 +816,7 @@ class Store(Generic[Id]):
         """
         writer = self.writer()
         value = self._fingerprint(fingerprint)
-        radius = self._checked_radius(radius, self.snapshot())
+        radius = self._check_radius(radius, self.snapshot())
         identifier = check_id(id)
         always = check_flag(always, "always")
         return self._outer_matches(writer.probe_insert_one(value, identifier, radius, always, sync))
@@ -877,7 +875,7 @@ class Store(Generic[Id]):
         """
         writer = self.writer()
         value = self._fingerprint(fingerprint)
-        radius = self._checked_radius(radius, self.snapshot())
+        radius = self._check_radius(radius, self.snapshot())
         return self._outer_matches(writer.probe_upsert_one(value, check_id(id), radius, sync))
 
     def probe_insert_many(
@@ -911,7 +909,7 @@ class Store(Generic[Id]):
         """
         writer = self.writer()
         rows, row_ids = check_rows(fingerprints, ids, self._width)
-        radius = self._checked_radius(radius, self.snapshot())
+        radius = self._check_radius(radius, self.snapshot())
         always = check_flag(always, "always")
         snapshot, columns, inserted = writer.probe_insert(
             rows, row_ids, radius, always, parse_threads(threads), sync
@@ -973,7 +971,7 @@ class Store(Generic[Id]):
             raise InputError("probe_upsert_many needs an id for each row")
         rows, row_ids = check_rows(fingerprints, ids, self._width)
         assert row_ids is not None
-        radius = self._checked_radius(radius, self.snapshot())
+        radius = self._check_radius(radius, self.snapshot())
         decisions = writer.probe_upsert(rows, row_ids, radius, parse_threads(threads), sync)
         ids_at_turn = MatchedIds(decisions.id_lims, decisions.ids)
         return Matches(*decisions.matches, ids_at_turn, self._width, rows, decisions.inserted)

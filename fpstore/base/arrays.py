@@ -115,3 +115,16 @@ def distinct_places(rows: Words) -> tuple[Words, npt.NDArray[np.intp]]:
     which = np.empty(len(rows), np.intp)
     which[pairs[:, words].view(np.intp)] = numbers
     return ascending[first], which
+
+
+def nth_combinations(numbers: Lims, sizes: Lims) -> tuple[Lims, Lims]:
+    """Return the n-th pairs (i, j), for numbers n from 0.
+
+    All i < j < size are in the order of i, then of j.
+    """
+    following = sizes * (sizes - 1) // 2 - 1 - numbers
+    # the rows after i; the square root may be off by one
+    later = ((1 + np.sqrt(8.0 * following + 1)) / 2).astype(np.int64)
+    later -= later * (later - 1) // 2 > following
+    later += later * (later + 1) // 2 <= following
+    return sizes - 1 - later, sizes - 1 - (following - later * (later - 1) // 2)

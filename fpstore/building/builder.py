@@ -52,7 +52,7 @@ PHASE_TABLES = "tables"
 
 
 @dataclass
-class Options:
+class BuildOptions:
     """The options of a build."""
 
     radius: int = USUAL_RADIUS
@@ -85,7 +85,7 @@ class Options:
         radius: int | None,
         width: int | None,
         **options: Any,
-    ) -> Options:
+    ) -> BuildOptions:
         """Return options with the radius and the width of a fingerprinter as defaults.
 
         InputError if it makes fingerprints of another width.
@@ -110,7 +110,7 @@ class Options:
             **options,
         )
 
-    def check(self) -> Options:
+    def check(self) -> BuildOptions:
         """Validate the options before any input is read."""
         check_width(self.width)
         self.radius = check_radius(self.radius, self.width)
@@ -128,20 +128,20 @@ class Options:
         return self
 
 
-def build_store(path: Path, source: Any, ids: Any, options: Options, overwrite: bool) -> None:
+def build_store(path: Path, source: Any, ids: Any, options: BuildOptions, overwrite: bool) -> None:
     """Write a complete store at ``path``, or nothing."""
     options = options.check()
     with Target(path, overwrite) as folder:
         build_into(folder, source, ids, options)
 
 
-def build_into(folder: Path, source: Any, ids: Any, options: Options) -> None:
+def build_into(folder: Path, source: Any, ids: Any, options: BuildOptions) -> None:
     """Write a store into an empty folder; the options have been checked."""
     _Build(folder, options).run(source, ids)
 
 
 class _Build:
-    def __init__(self, folder: Path, options: Options) -> None:
+    def __init__(self, folder: Path, options: BuildOptions) -> None:
         self._folder = folder
         self._options = options
         assert isinstance(options.memory, int)

@@ -10,9 +10,9 @@ from fpstore.base.aliases import Progress
 from fpstore.base.arguments import check_progress
 from fpstore.base.keywords import keyword
 from fpstore.base.resources import Resources, parse_threads
-from fpstore.calibration.measures import Measurement, Rate, RemovalRates, Sample
+from fpstore.calibration.measures import CalibrationSample, Measurement, Rate, RemovalRates
 from fpstore.calibration.pictures import read_pictures
-from fpstore.calibration.settings import COPIES, GROUP, MAX_WRONG, SAMPLE, Options
+from fpstore.calibration.settings import COPIES, GROUP, MAX_WRONG, SAMPLE, CalibrationOptions
 from fpstore.calibration.texts import read_texts
 from fpstore.errors import InputError
 from fpstore.hashing import Fingerprinter
@@ -93,16 +93,16 @@ class Calibration:
 
     Attributes
     ----------
-    sample : Sample
+    sample : CalibrationSample
         The documents or pictures, and their changed copies.
-    options : Options
+    options : CalibrationOptions
         The arguments of :func:`calibrate`.
     suggestions : list of Suggestion
         One for each setting, the best first.
     """
 
-    sample: Sample
-    options: Options
+    sample: CalibrationSample
+    options: CalibrationOptions
     suggestions: list[Suggestion]
 
     def to_dict(self) -> dict[str, Any]:
@@ -228,7 +228,7 @@ def calibrate(
     ('size=1', 8, Rate(count=40, total=40))
     """
     check_progress(progress)
-    options = Options(
+    options = CalibrationOptions(
         image, settings, changes, most_wrong, group, sample, copies, resemblance, seed
     )
     resources = Resources(0, parse_threads(threads), progress)
@@ -266,7 +266,9 @@ def text_columns(text: Any) -> Projection:
     return with_columns(Projection(), text, None)
 
 
-def measure(sample: Sample, options: Options, resources: Resources) -> Calibration:
+def measure(
+    sample: CalibrationSample, options: CalibrationOptions, resources: Resources
+) -> Calibration:
     """Measure each setting on a sample, and rank them."""
     suggestions = list[Suggestion]()
     for number, setting in enumerate(options.settings):

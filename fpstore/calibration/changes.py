@@ -12,7 +12,7 @@ from fpstore.errors import InputError, show
 _AMOUNT = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 
 
-class Kind(NamedTuple):
+class ChangeKind(NamedTuple):
     """A kind of change: its function, and the words, an example and the bounds of its amount."""
 
     make: Callable[..., Any]
@@ -33,7 +33,7 @@ class Change:
 
     kind: str
     amount: float = 0.0
-    kinds: ClassVar[Mapping[str, Kind]]
+    kinds: ClassVar[Mapping[str, ChangeKind]]
     usage: ClassVar[tuple[str, str]]  # what messages call it, and examples
 
     @property

@@ -58,10 +58,10 @@ class Comparison:
     --------
     >>> from fpstore import SimHash
     >>> from fpstore.calibration import Comparison
-    >>> found = Comparison(SimHash(size=1), "the quick brown fox", "the quick red fox")
-    >>> found.distance, found.shared, found.jaccard
+    >>> comparison = Comparison(SimHash(size=1), "the quick brown fox", "the quick red fox")
+    >>> comparison.distance, comparison.shared, comparison.jaccard
     (11, 3, 0.6)
-    >>> [(feature.text, feature.weight_a, feature.weight_b) for feature in found.differing]
+    >>> [(feature.text, feature.weight_a, feature.weight_b) for feature in comparison.differing]
     [('brown', 1, 0), ('red', 0, 1)]
     """
 

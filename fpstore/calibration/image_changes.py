@@ -6,7 +6,7 @@ import io
 from typing import TYPE_CHECKING, ClassVar
 
 from fpstore import _kernel
-from fpstore.calibration.changes import Change, Kind
+from fpstore.calibration.changes import Change, ChangeKind
 from fpstore.calibration.seeded import Draws
 
 if TYPE_CHECKING:
@@ -137,19 +137,21 @@ class ImageChange(Change):
     """A change of pictures."""
 
     kinds: ClassVar = {
-        "resize": Kind(_resize, "a factor from 0.01 to 4", "0.5", 0.01, 4),
-        "jpeg": Kind(_jpeg, "a quality from 1 to 95", "75", 1, 95, step=1),
-        "crop": Kind(_crop, "a share from 0.001 to 0.9", "0.05", 0.001, 0.9),
-        "blur": Kind(_blur, "pixels from 0.1 to 100", "2", 0.1, 100),
-        "brightness": Kind(_brightness, "a factor from 0.05 to 10", "1.2", 0.05, 10),
-        "watermark": Kind(_watermark, "a share of the height from 0.01 to 1", "0.1", 0.01, 1),
-        "rotate": Kind(_rotate, "degrees from 0.1 to 45", "1", 0.1, 45),
-        "grey": Kind(_grey),
-        "mirror": Kind(_mirror),
-        "corner": Kind(_corner, "a share of the sides from 0.01 to 0.9", "0.2", 0.01, 0.9),
-        "border": Kind(_border, "a share of the longer side from 0.001 to 1", "0.05", 0.001, 1),
-        "caption": Kind(_caption, "a share of the height from 0.01 to 1", "0.1", 0.01, 1),
-        "turn": Kind(_turn, "90, 180 or 270 degrees", "90", 90, 270, step=90),
+        "resize": ChangeKind(_resize, "a factor from 0.01 to 4", "0.5", 0.01, 4),
+        "jpeg": ChangeKind(_jpeg, "a quality from 1 to 95", "75", 1, 95, step=1),
+        "crop": ChangeKind(_crop, "a share from 0.001 to 0.9", "0.05", 0.001, 0.9),
+        "blur": ChangeKind(_blur, "pixels from 0.1 to 100", "2", 0.1, 100),
+        "brightness": ChangeKind(_brightness, "a factor from 0.05 to 10", "1.2", 0.05, 10),
+        "watermark": ChangeKind(_watermark, "a share of the height from 0.01 to 1", "0.1", 0.01, 1),
+        "rotate": ChangeKind(_rotate, "degrees from 0.1 to 45", "1", 0.1, 45),
+        "grey": ChangeKind(_grey),
+        "mirror": ChangeKind(_mirror),
+        "corner": ChangeKind(_corner, "a share of the sides from 0.01 to 0.9", "0.2", 0.01, 0.9),
+        "border": ChangeKind(
+            _border, "a share of the longer side from 0.001 to 1", "0.05", 0.001, 1
+        ),
+        "caption": ChangeKind(_caption, "a share of the height from 0.01 to 1", "0.1", 0.01, 1),
+        "turn": ChangeKind(_turn, "90, 180 or 270 degrees", "90", 90, 270, step=90),
     }
     usage = ("a change of pictures", ", as resize=0.5 or grey")
 

@@ -58,7 +58,7 @@ RemovalRates = Callable[[int], tuple[Rate, Rate]]
 
 
 @dataclass(frozen=True)
-class Sample:
+class CalibrationSample:
     """Documents or pictures of a random sample, and changed copies of some.
 
     Attributes
@@ -75,7 +75,7 @@ class Sample:
         The documents of the corpus with and without a text; for pictures, all pictures, and the
         blank ones of the sample.
     hashed : callable
-        Returns the fingerprints of the items by the setting of a number.
+        Returns the fingerprints of the items for the n-th setting.
     grouped : int or None
         The number of documents that are grouped as by `dedup`: the first items. None for pictures.
     removal : callable or None
@@ -109,7 +109,7 @@ class Distances(NamedTuple):
 class Measurement:
     """The distances by a setting, of copies from their originals by change, and of strangers."""
 
-    def __init__(self, setting: Setting, sample: Sample, hashed: Hashed) -> None:
+    def __init__(self, setting: Setting, sample: CalibrationSample, hashed: Hashed) -> None:
         """InputError if fewer than two strangers have a fingerprint."""
         self.setting, self.width = setting, setting.fingerprinter.width
         self.copies = {name: self._between(hashed, pairs) for name, pairs in sample.copies.items()}

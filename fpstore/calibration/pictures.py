@@ -15,16 +15,16 @@ from fpstore.base.pools import map_in_order
 from fpstore.base.resources import MemoryBudget, Resources, parse_memory
 from fpstore.calibration.measures import (
     BLOCK_PAIRS,
+    CalibrationSample,
     Places,
-    Sample,
     family_heads,
     hash_items,
 )
 from fpstore.calibration.seeded import Draws, Reservoir
-from fpstore.calibration.settings import Options
+from fpstore.calibration.settings import CalibrationOptions
 from fpstore.errors import InputError
 from fpstore.hashing.base import Hashed
-from fpstore.hashing.decoding import eight_bits, frames, open_picture, refusals
+from fpstore.hashing.decoding import eight_bits, frames, open_picture, translate_decoding_errors
 from fpstore.hashing.documents import File, Notice, Walk, document_id, skip_reason
 from fpstore.hashing.image import DETAIL, detail
 from fpstore.hashing.readers import WAITING_FILES
@@ -32,7 +32,7 @@ from fpstore.hashing.readers import WAITING_FILES
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-LARGEST = 512  # pixels of a side; larger pictures are scaled down, so that copies take less time
+MAX_SIDE = 512  # pixels of a side; larger pictures are scaled down, so that copies take less time
 _REPORTED = 64  # files between two reports of progress
 SIDE = 32
 # the share of both sides that a view lacks, and its number of places along a side
@@ -52,8 +52,8 @@ class _Picture(NamedTuple):
 
 
 def read_pictures(
-    walk: Walk, options: Options, resources: Resources, on_notice: Notice | None = None
-) -> Sample:
+    walk: Walk, options: CalibrationOptions, resources: Resources, on_notice: Notice | None = None
+) -> CalibrationSample:
     """Sample the pictures among files, and make changed copies of some.
 
     Each picture is decoded once. The result does not depend on the threads.
@@ -94,7 +94,9 @@ def read_pictures(
     return _sample(pictures, options, reservoir.count - len(reasons), reasons.count("blank"))
 
 
-def _sample(pictures: Sequence[_Picture], options: Options, documents: int, blank: int) -> Sample:
+def _sample(
+    pictures: Sequence[_Picture], options: CalibrationOptions, documents: int, blank: int
+) -> CalibrationSample:
     resembling = resembling_images([picture.views for picture in pictures], options.resemblance)
     # pictures with copies stand for their families, so that there are many copies
     with_copies = [bool(picture.changes) for picture in pictures]
@@ -120,7 +122,7 @@ def _sample(pictures: Sequence[_Picture], options: Options, documents: int, blan
         for number in range(len(options.settings))
     ]
     alike = len(pictures) - len(strangers)
-    return Sample(items, strangers, copies, alike, documents, blank, hashed.__getitem__)
+    return CalibrationSample(items, strangers, copies, alike, documents, blank, hashed.__getitem__)
 
 
 def _originals_first(parts: Sequence[Any]) -> Any:
@@ -131,25 +133,27 @@ def _originals_first(parts: Sequence[Any]) -> Any:
 def _skip_reason(walk: Walk, file: File) -> str | None:
     """Return why a file of a folder is skipped, or None; InputError for a file that was named."""
     try:
-        with refusals(str(file.path), file.path), open_picture(file.path):
+        with translate_decoding_errors(str(file.path), file.path), open_picture(file.path):
             walk.check_size(file, file.size)
     except InputError as error:
         return skip_reason(file, error)
     return None
 
 
-def _measure(options: Options, budget: MemoryBudget, file: File, *, copied: bool) -> _Picture | str:
+def _measure(
+    options: CalibrationOptions, budget: MemoryBudget, file: File, *, copied: bool
+) -> _Picture | str:
     """Decode a picture, change it in each way if ``copied``, and make all fingerprints.
 
     Returns a reason if there is no picture.
     """
     try:
-        with refusals(str(file.path), file.path):
+        with translate_decoding_errors(str(file.path), file.path):
             (picture,) = (_plain(image) for image in frames(file.path, every=False, budget=budget))
     except InputError as error:
         return skip_reason(file, error)
-    if max(picture.size) > LARGEST:
-        picture.thumbnail((LARGEST, LARGEST))
+    if max(picture.size) > MAX_SIDE:
+        picture.thumbnail((MAX_SIDE, MAX_SIDE))
     if detail(picture.convert("L")) < DETAIL:
         return "blank"
     copies = {}

@@ -138,7 +138,7 @@ def _json_value(text: str) -> Any:
 
 
 @dataclass
-class Options:
+class CalibrationOptions:
     """The arguments of :func:`fpstore.calibration.calibrate`, which are checked and parsed here."""
 
     images: bool

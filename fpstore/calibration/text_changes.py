@@ -9,12 +9,12 @@ from itertools import pairwise
 from typing import ClassVar
 
 from fpstore.base.characters import ENDS, LINE_END, is_blank
-from fpstore.calibration.changes import Change, Kind
+from fpstore.calibration.changes import Change, ChangeKind
 from fpstore.calibration.seeded import Draws
 from fpstore.hashing.normal import is_unspaced
 
 # at most one in four words or sentences is changed: otherwise the copy would be another text
-MAX_CHANGED = 4
+CHANGED_DIVISOR = 4
 _POOL_WORDS, _POOL_TEXTS, _POOL_CHARS = 4096, 256, 1 << 14  # of a text, for the pool
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz"
 _NUMBER = re.compile(r"[0-9]+")
@@ -34,7 +34,7 @@ _SENTENCE_END = re.compile(
     rf"|(?<![{ENDS}]){LINE_END}[^\S{ENDS}]*+{LINE_END}\s*+"
 )
 _LINE = re.compile(rf"{LINE_END}\s*+")
-_FEWEST_SENTENCES = 3  # with fewer, each line is one: poems, programs, tables
+_MIN_SENTENCES = 3  # with fewer, each line is one: poems, programs, tables
 
 Span = tuple[int, int]
 
@@ -62,7 +62,7 @@ def sentences(text: str) -> list[Span]:
     A text with few sentences has lines.
     """
     spans = _spans_between(text, _SENTENCE_END)
-    return spans if len(spans) >= _FEWEST_SENTENCES else _spans_between(text, _LINE)
+    return spans if len(spans) >= _MIN_SENTENCES else _spans_between(text, _LINE)
 
 
 def _spans_between(text: str, end: re.Pattern[str]) -> list[Span]:
@@ -85,12 +85,12 @@ class _Case:
     def chosen(self, spans: Sequence[Span]) -> list[Span]:
         """Draw as many spans as the amount says, or a share of them, but at least one.
 
-        None are drawn if that would be too many.
+        Returns none if there would be too many.
         """
         count = max(1, round(self.amount * len(spans)))
         if self.amount >= 1:
             count = int(self.amount)
-        if not spans or (self.amount >= 1 and count * MAX_CHANGED > len(spans)):
+        if not spans or (self.amount >= 1 and count * CHANGED_DIVISOR > len(spans)):
             return []
         return [spans[place] for place in self.draws.places(len(spans), count)]
 
@@ -138,7 +138,7 @@ def _drop(case: _Case) -> str:
 
 
 def _numbers(case: _Case) -> str:
-    """Put other numbers of as many digits in the place of numbers."""
+    """Replace numbers by others with the same number of digits."""
     pieces = []
     for a, b in case.chosen([match.span() for match in _NUMBER.finditer(case.text)]):
         first = case.draws.pick_other("123456789", case.text[a]) or ""
@@ -178,12 +178,12 @@ class TextChange(Change):
     """
 
     kinds: ClassVar = {
-        "typos": Kind(_typos, *_COUNTED),
-        "words": Kind(_words, *_COUNTED),
-        "drop": Kind(_drop, *_COUNTED),
-        "numbers": Kind(_numbers, *_SHARED),
-        "boilerplate": Kind(_boilerplate, *_SHARED),
-        "truncate": Kind(_truncate, *_SHARED),
+        "typos": ChangeKind(_typos, *_COUNTED),
+        "words": ChangeKind(_words, *_COUNTED),
+        "drop": ChangeKind(_drop, *_COUNTED),
+        "numbers": ChangeKind(_numbers, *_SHARED),
+        "boilerplate": ChangeKind(_boilerplate, *_SHARED),
+        "truncate": ChangeKind(_truncate, *_SHARED),
     }
     usage = ("a change", " with an amount, as words=2 or typos=0.01")
 

@@ -14,16 +14,16 @@ from fpstore.base.characters import is_blank
 from fpstore.base.pools import map_in_order
 from fpstore.base.resources import Resources
 from fpstore.calibration.measures import (
+    CalibrationSample,
     Places,
     Rate,
     RemovalRates,
-    Sample,
     distances_in_blocks,
     family_heads,
     hash_items,
 )
 from fpstore.calibration.seeded import Draws, Reservoir
-from fpstore.calibration.settings import Options
+from fpstore.calibration.settings import CalibrationOptions
 from fpstore.calibration.text_changes import Material
 from fpstore.design.joins import JoinDesign, scan_design
 from fpstore.errors import InputError
@@ -35,7 +35,7 @@ from fpstore.jobs.grouping import Grouping, Members, group_members, members_in_s
 from fpstore.jobs.joining import UNBOUNDED, connect_rows
 from fpstore.jobs.verified import TextSets
 
-LONGEST = 1 << 18  # characters of a text that count
+MAX_TEXT_CHARS = 1 << 18  # characters of a text that count
 MAX_GROUPED, MAX_CHARS = 50_000, 1 << 25  # documents, and their characters
 CHARACTERS, WORDS = MinHash(shingle="chars", size=5, punctuation="keep"), MinHash()
 _SURE = 0.9999  # of the pairs at the bound
@@ -44,10 +44,10 @@ _SURE = 0.9999  # of the pairs at the bound
 def read_texts(
     corpus: RowSource,
     projection: Projection,
-    options: Options,
+    options: CalibrationOptions,
     html: bool | str,
     resources: Resources,
-) -> Sample:
+) -> CalibrationSample:
     """Sample the texts of a corpus, which is read once, and make changed copies of some.
 
     For pages of HTML, copies are made of the main texts. They take long to extract, so only pages
@@ -61,14 +61,14 @@ def read_texts(
         for text in batch.row_texts():
             if not is_blank(text):
                 documents += 1
-                text = text if html else text[:LONGEST]
+                text = text if html else text[:MAX_TEXT_CHARS]
                 reservoir.add(text, len(text))
         resources.report("reading", rows)
     texts, measured = reservoir.sample(), reservoir.part()
     whole_texts, extractor = texts, check_extractor(html)
     if extractor is not None:
         pages = [
-            (text[:LONGEST], (whole_text(page) or text)[:LONGEST])
+            (text[:MAX_TEXT_CHARS], (whole_text(page) or text)[:MAX_TEXT_CHARS])
             for page, text in zip(texts, main_texts(texts, extractor), strict=True)
             if text
         ]
@@ -86,7 +86,7 @@ def read_texts(
     )
     strangers = np.array(measured, np.intp)[family_heads(len(measured), alike)]
     items, copies = changed_copies(texts, strangers, options, resources)
-    return Sample(
+    return CalibrationSample(
         items,
         strangers,
         copies,
@@ -102,7 +102,7 @@ def read_texts(
 
 
 def changed_copies(
-    texts: list[str], strangers: Places, options: Options, resources: Resources
+    texts: list[str], strangers: Places, options: CalibrationOptions, resources: Resources
 ) -> tuple[list[str], dict[str, Places]]:
     """Return the texts and changed copies of some, and the places of originals and copies."""
     items, copies = list(texts), dict[str, Places]()
@@ -129,9 +129,9 @@ def changed_copies(
 
 
 def removal_of(
-    texts: list[str], options: Options, threads: int
+    texts: list[str], options: CalibrationOptions, threads: int
 ) -> Callable[[Hashed, int, int], RemovalRates]:
-    """Return a function that counts what `dedup` removes of texts: see `Sample`.
+    """Return a function that counts what `dedup` removes of texts: see `CalibrationSample`.
 
     A removal is wrong if the document shares less than a bound of its shingles of three words with
     the kept one.

@@ -237,9 +237,9 @@ def _write(
     settings: dict[str, Any],
     report: RepairReport,
 ) -> None:
-    from fpstore.building.builder import Options, build_into
+    from fpstore.building.builder import BuildOptions, build_into
 
-    options = Options(
+    options = BuildOptions(
         width=store.start.width,
         memory=resources.memory,
         threads=resources.threads,

@@ -13,7 +13,6 @@ from fpstore.cli.output import print_table
 from fpstore.cli.outputs import OUTPUT, OUTPUT_IS_LAST, open_list
 from fpstore.cli.verb import Arguments, fail, verb
 from fpstore.errors import plural
-from fpstore.hashing.corpora import open_corpus
 from fpstore.io.source import format_suffix
 from fpstore.io.writers import forbidden_characters
 from fpstore.jobs.boilerplate import (
@@ -83,17 +82,9 @@ def boilerplate(args: Arguments) -> None:
     kind = content.declared_kind(args)
     if kind not in (TEXTS, ROWS):
         fail("name the column of texts with --text-field, or give --text: each file is a document")
-    content.refuse_foreign(args, kind)
+    content.refuse_options_of_other_kinds(args, kind)
     notices = Notices(kind)
-    corpus = open_corpus(
-        args.inputs,
-        kind == TEXTS,
-        suffixes=args.suffixes,
-        on_notice=notices,
-        encoding=args.encoding,
-        format=args.format,
-    )
-    notices.sources.append(corpus)
+    corpus = content.open_corpus(args, args.inputs, kind, notices)
     with args.bars(corpus) as bars:
         result = remove_corpus_boilerplate(
             corpus,

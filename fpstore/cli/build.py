@@ -158,7 +158,7 @@ def build(args: Arguments) -> None:
 def _check_inputs(args: Arguments, kind: str) -> None:
     if args.empty == bool(args.inputs):
         fail("--empty takes no INPUT" if args.empty else "give an INPUT, or --empty")
-    content.refuse_foreign(args, kind)
+    content.refuse_options_of_other_kinds(args, kind)
     if args.empty:
         rows = ("format", *content.OF_FINGERPRINTS, "id_field", "id_type")
         args.refuse(
@@ -246,7 +246,7 @@ def hash_(args: Arguments) -> None:
     kind = content.declared_kind(args)
     if kind == FINGERPRINTS:
         fail("say what the inputs are: --text, --text-field, --image or --vector")
-    content.refuse_foreign(args, kind)
+    content.refuse_options_of_other_kinds(args, kind)
     fingerprinter, notices, done = (
         content.fingerprinter_option(args, kind),
         Notices(kind, args.left_out),

@@ -26,17 +26,17 @@ from fpstore.calibration.settings import (
     MIN_SAMPLE,
     PDQ,
     SAMPLE,
-    Options,
+    CalibrationOptions,
 )
 from fpstore.calibration.texts import read_texts
 from fpstore.cli import content, options
 from fpstore.cli.content import PICTURES, ROWS, TEXTS, Notices
 from fpstore.cli.options import argument, option, output_option, whole_number
 from fpstore.cli.output import print_facts, print_json, print_table
-from fpstore.cli.verb import Arguments, fail, usage_errors, verb
+from fpstore.cli.verb import Arguments, fail, translate_usage_errors, verb
 from fpstore.errors import InputError, one_line, plural, shorten
 from fpstore.hashing import Fingerprinter, ImageHash, MinHash, SimHash
-from fpstore.hashing.corpora import corpus_paths, open_corpus, open_source
+from fpstore.hashing.corpora import corpus_paths, open_source
 from fpstore.hashing.documents import ROW_SUFFIXES, DocumentFiles, Walk
 from fpstore.hashing.page_text import main_texts
 from fpstore.hashing.registry import dump_weights
@@ -148,8 +148,8 @@ def _calibration(args: Arguments) -> Calibration:
         args.refuse("does not go with --image", *refused)
     if kind not in (TEXTS, PICTURES):
         args.refuse("is for folders: with --text or --image", "suffixes")
-    with usage_errors():
-        choice = Options(
+    with translate_usage_errors():
+        choice = CalibrationOptions(
             args.image,
             args.settings or None,
             args.changes or None,
@@ -170,15 +170,7 @@ def _calibration(args: Arguments) -> Calibration:
             resources = args.resources(bars)
             result = measure(read_pictures(walk, choice, resources, notices), choice, resources)
     else:
-        corpus = open_corpus(
-            args.inputs,
-            kind == TEXTS,
-            suffixes=args.suffixes,
-            on_notice=notices,
-            encoding=args.encoding,
-            html=bool(args.html),
-            format=args.format,
-        )
+        corpus = content.open_corpus(args, args.inputs, kind, notices)
         with args.bars(corpus) as bars:
             resources = args.resources(bars)
             sample = read_texts(corpus, columns, choice, args.html, resources)
@@ -424,7 +416,7 @@ def weights(args: Arguments) -> None:
             "name the column of the texts with --text-field, or give --text for files that are "
             "texts"
         )
-    content.refuse_foreign(args, kind)
+    content.refuse_options_of_other_kinds(args, kind)
     columns: Any = "text" if kind == TEXTS else args.text_field
     columns = columns if isinstance(columns, str) else tuple(columns)
     if args.html and isinstance(columns, tuple):
@@ -433,17 +425,10 @@ def weights(args: Arguments) -> None:
     rows: Any
     if kind == TEXTS:
         content.check_inputs(kind, args.inputs, "")
-        rows = open_corpus(
-            args.inputs,
-            True,
-            suffixes=args.suffixes,
-            on_notice=notices,
-            encoding=args.encoding,
-            html=bool(args.html),
-        )
+        rows = content.open_corpus(args, args.inputs, kind, notices)
     else:
         rows = open_source(args.inputs, format=args.format, encoding=args.encoding, again=False)
-    notices.sources.append(rows)
+        notices.sources.append(rows)
     with args.bars(rows) as bars:
         learnt, sampled, documents = learn_weights(
             rows,

@@ -24,7 +24,14 @@ from fpstore.care.stats import distribution
 from fpstore.cli import options
 from fpstore.cli.options import argument, option, output_option
 from fpstore.cli.output import print_error, print_facts, print_json, print_table, summary
-from fpstore.cli.verb import Arguments, fail, index_module, output_guess, usage_errors, verb
+from fpstore.cli.verb import (
+    Arguments,
+    fail,
+    index_module,
+    output_guess,
+    translate_usage_errors,
+    verb,
+)
 from fpstore.design.estimates import MIN_FINGERPRINTS_FOR_BYTES
 from fpstore.design.families import check_radius
 from fpstore.errors import plural
@@ -496,7 +503,7 @@ def export(args: Arguments) -> None:
     columns = ["fingerprint"] if plain else ["fingerprint", "id"]
     with open_store(args.store) as opened, args.bars() as bars:
         total, done = len(opened) if plain else len(opened.ids), 0
-        with usage_errors():
+        with translate_usage_errors():
             opening = open_writer(
                 args.output,
                 format=format_name,

@@ -213,7 +213,7 @@ def _source(args: Arguments, store: Store) -> tuple[Any, str, Notices]:
     With --unmatched, lines are read as they come.
     """
     kind, fingerprinter, columns = content.store_inputs(args, store)
-    content.refuse_foreign(args, kind)
+    content.refuse_options_of_other_kinds(args, kind)
     if not args.unmatched:
         args.refuse(
             "needs --unmatched",

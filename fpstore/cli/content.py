@@ -22,9 +22,10 @@ from fpstore.cli.options import (
     option,
     whole_number,
 )
-from fpstore.cli.verb import Arguments, fail, usage_errors
+from fpstore.cli.verb import Arguments, fail, translate_usage_errors
 from fpstore.errors import InputError, plural, show
 from fpstore.format.manifest import is_index, is_openable
+from fpstore.hashing import corpora
 from fpstore.hashing.decoding import PictureSource
 from fpstore.hashing.documents import (
     HEAD_BYTES,
@@ -50,7 +51,7 @@ from fpstore.hashing.weights import MAX_WEIGHT
 from fpstore.io import Chunk, Reader, open_reader, open_writer
 from fpstore.io.encodings import decode_text
 from fpstore.io.files import MAX_FILE_BYTES, InputFile, unpacked
-from fpstore.io.source import FIELD_FORMATS
+from fpstore.io.source import FIELD_FORMATS, RowSource
 from fpstore.store import Store
 
 CHUNK_ROWS = 1 << 14  # of texts that are hashed before the first are used
@@ -79,7 +80,7 @@ _FEATURES = (
 )
 TEXT_MAKING = (*_FEATURES, "weights", "longest_sentences")
 OF_FINGERPRINTS = ("decimal", "signed", "fingerprint_field")
-_BELONGS = {  # options, and what they are for
+_OPTION_KINDS = {  # options, and what they are for
     **dict.fromkeys(("fingerprints", *OF_FINGERPRINTS), (FINGERPRINTS,)),
     "format": (FINGERPRINTS, ROWS),
     **dict.fromkeys(("id_field", "id_type"), (FINGERPRINTS, ROWS, VECTORS)),
@@ -332,10 +333,10 @@ def has_fingerprints(args: Arguments, store: Store) -> bool:
     )
 
 
-def refuse_foreign(args: Arguments, kind: str) -> None:
+def refuse_options_of_other_kinds(args: Arguments, kind: str) -> None:
     """Refuse options for inputs of another kind."""
     opts = {param.name: param.opts[-1] for param in click.get_current_context().command.params}
-    for name, kinds in _BELONGS.items():
+    for name, kinds in _OPTION_KINDS.items():
         if name in opts and kind not in kinds and args.is_given(name):
             flags = [FLAGS[content] for content in kinds if FLAGS.get(content) in opts.values()]
             advice = f" ({' or '.join(flags)})" if flags else ""
@@ -410,7 +411,7 @@ def fingerprinter_option(args: Arguments, kind: str) -> Any:
             dimension=dimension, width=args.width, seed=args.plane_seed
         )
     if kind == PICTURES:
-        with usage_errors():
+        with translate_usage_errors():
             return hashing.ImageHash(
                 method=args.image_hash,
                 width=width_option(args),
@@ -564,6 +565,21 @@ def open_inputs(
         )
     notices.sources.append(source)
     return source
+
+
+def open_corpus(args: Arguments, inputs: Sequence[str], kind: str, notices: Notices) -> RowSource:
+    """Return rows that can be read more than once, and report what is left out of them."""
+    corpus = corpora.open_corpus(
+        inputs,
+        kind == TEXTS,
+        suffixes=args.suffixes,
+        on_notice=notices,
+        encoding=args.encoding,
+        html=bool(getattr(args, "html", None)),
+        format=args.format,
+    )
+    notices.sources.append(corpus)
+    return corpus
 
 
 def open_files(

@@ -10,13 +10,13 @@ import click
 
 from fpstore.base.arguments import printable
 from fpstore.cli import content, options
-from fpstore.cli.content import FINGERPRINTS, TEXTS, Notices
+from fpstore.cli.content import FINGERPRINTS, Notices
 from fpstore.cli.options import argument, option, output_option, whole_number
 from fpstore.cli.output import not_compared_rows, print_table
 from fpstore.cli.outputs import open_list
-from fpstore.cli.verb import Arguments, fail, usage_errors, verb
+from fpstore.cli.verb import Arguments, fail, translate_usage_errors, verb
 from fpstore.errors import plural
-from fpstore.hashing.corpora import open_benchmark, open_corpus
+from fpstore.hashing.corpora import open_benchmark
 from fpstore.io.source import FIELD_FORMATS
 from fpstore.jobs import UNKNOWN
 from fpstore.jobs.decontamination import USUAL_NGRAM, decontaminate_corpus, decontamination_job
@@ -134,7 +134,7 @@ def decontaminate(args: Arguments) -> None:
         --min-share 0.25 --ignore-common 10
     """
     kind = content.declared_kind(args)
-    content.refuse_foreign(args, kind)
+    content.refuse_options_of_other_kinds(args, kind)
     if kind == FINGERPRINTS:
         fail("name the column of texts with --text-field, or give --text: each file is a text")
     listings = _listings(args)
@@ -145,7 +145,7 @@ def decontaminate(args: Arguments) -> None:
         )
     texts = args.text or args.text_field
     of_benchmark = texts if args.benchmark_field is None else args.benchmark_field
-    with usage_errors():
+    with translate_usage_errors():
         bounds = Bounds(args.min_ngrams, args.min_share, args.ignore_common)
         job = decontamination_job(
             texts,
@@ -159,16 +159,7 @@ def decontaminate(args: Arguments) -> None:
             args.html,
         )
     notices = Notices(kind)
-    corpus = open_corpus(
-        args.corpus,
-        kind == TEXTS,
-        suffixes=args.suffixes,
-        on_notice=notices,
-        encoding=args.encoding,
-        html=bool(args.html),
-        format=args.format,
-    )
-    notices.sources.append(corpus)
+    corpus = content.open_corpus(args, args.corpus, kind, notices)
     benchmarks = open_benchmark(
         args.benchmarks,
         of_benchmark is True,

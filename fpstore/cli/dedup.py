@@ -25,10 +25,9 @@ from fpstore.cli.outputs import (
     resume_folder,
 )
 from fpstore.cli.task import PART_BYTES, PLANNING, plan_or_run, read_spec
-from fpstore.cli.verb import Arguments, fail, usage_errors, verb
+from fpstore.cli.verb import Arguments, fail, translate_usage_errors, verb
 from fpstore.errors import plural
 from fpstore.format.manifest import is_openable
-from fpstore.hashing.corpora import open_corpus
 from fpstore.hashing.wrapper import unwrap_minhash
 from fpstore.io.source import RowSource
 from fpstore.jobs import GROUPINGS, KEEP_RULES, SEARCHES, UNKNOWN
@@ -192,7 +191,7 @@ def dedup(args: Arguments) -> None:
         --id-field id --memory 4GiB --resume
     """
     kind = content.declared_kind(args)
-    content.refuse_foreign(args, kind)
+    content.refuse_options_of_other_kinds(args, kind)
     if args.add and args.against is None:
         fail("--add inserts into the store that --against names")
     fingerprinter = _fingerprinter_option(args, kind)
@@ -207,22 +206,13 @@ def dedup(args: Arguments) -> None:
     )
     with ExitStack() as stack:
         reference = stack.enter_context(open_reference(spec, args.add))
-        with usage_errors():
+        with translate_usage_errors():
             job = spec.job(reference)
         if args.plan is not None or args.processes is not None:
             _plan(args, kind, spec, reference)
             return
         args.refuse("is for plans (--plan, --processes)", "part_bytes", "slice_rows")
-        corpus = open_corpus(
-            args.inputs,
-            kind == TEXTS,
-            suffixes=args.suffixes,
-            on_notice=notices,
-            encoding=args.encoding,
-            html=bool(args.html),
-            format=args.format,
-        )
-        notices.sources.append(corpus)
+        corpus = content.open_corpus(args, args.inputs, kind, notices)
         job = _plan_search(args, job, corpus)
         folder = resume_folder(args)
         bars = stack.enter_context(args.bars(corpus))
@@ -305,7 +295,7 @@ def _fingerprinter_option(args: Arguments, kind: str) -> Any:
 
 def _plan_search(args: Arguments, job: DedupJob, corpus: RowSource) -> DedupJob:
     """Return the job with the search for this corpus; note the recall of bands."""
-    with usage_errors():
+    with translate_usage_errors():
         job = job.plan_search(corpus)
     if job.bands is not None:
         recall = f"{job.recall:.1%} of the pairs of similarity {job.jaccard:.3g} are found"

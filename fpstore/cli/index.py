@@ -102,7 +102,7 @@ def _query_texts(args: Arguments, index: LshStore[Any], notices: Notices) -> Ite
     if args.input:
         if columns is None:
             fail("--input is for rows: --text-field names their column of texts")
-        content.refuse_foreign(args, ROWS)
+        content.refuse_options_of_other_kinds(args, ROWS)
         notices.set_kind(ROWS)
         reading = {"chunk_rows": content.CHUNK_ROWS}
         reader = content.open_inputs(
@@ -112,7 +112,7 @@ def _query_texts(args: Arguments, index: LshStore[Any], notices: Notices) -> Ite
         return
     if columns is not None:
         fail("the texts of rows are in files that --input names, with --text-field")
-    content.refuse_foreign(args, TEXTS)
+    content.refuse_options_of_other_kinds(args, TEXTS)
     files = [path for path in args.words if path != "-"]
     if files:  # a missing path is reported before any output
         content.open_inputs(args, TEXTS, files, fingerprinter, notices)
@@ -218,7 +218,7 @@ def insert(args: Arguments) -> None:
         )
         fingerprinter, columns = _reader_fingerprinter(args, index)
         kind = TEXTS if columns is None else ROWS
-        content.refuse_foreign(args, kind)
+        content.refuse_options_of_other_kinds(args, kind)
         notices.set_kind(kind)
         reading["chunk_rows"] = content.CHUNK_ROWS
         reader = content.open_inputs(

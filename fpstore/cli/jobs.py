@@ -16,7 +16,7 @@ from fpstore.cli import content, options
 from fpstore.cli.content import FINGERPRINTS, ROWS, Notices
 from fpstore.cli.options import argument, option
 from fpstore.cli.outputs import RESUME, job_checkpoint, resume_folder
-from fpstore.cli.verb import Arguments, index_module, usage_errors, verb
+from fpstore.cli.verb import Arguments, index_module, translate_usage_errors, verb
 from fpstore.errors import plural
 from fpstore.format.manifest import is_openable
 from fpstore.io import Reader, Writer, open_writer
@@ -48,7 +48,7 @@ def _job_output(
 
 
 def open_output(args: Arguments, columns: Any, width: int = 64) -> Writer:
-    with usage_errors():
+    with translate_usage_errors():
         format_name = "jsonl" if args.as_json else None
         return open_writer(args.output, format=format_name, columns=columns, width=width)
 
@@ -226,7 +226,7 @@ def join(args: Arguments) -> None:
 
 def _other_rows(args: Arguments, store: Store, notices: Notices) -> Reader:
     """Return the reader of fingerprints, or of texts that the store can hash."""
-    content.refuse_foreign(args, FINGERPRINTS if args.text_field is None else ROWS)
+    content.refuse_options_of_other_kinds(args, FINGERPRINTS if args.text_field is None else ROWS)
     if args.text_field is None:
         return content.open_fingerprints(args, args.other, Width(store.width, stored=True))
     kind, fingerprinter, columns = content.store_inputs(args, store)

@@ -146,7 +146,7 @@ def build(args: Arguments) -> None:
             "say what the inputs are: --text-field NAME names the column of texts, --text says "
             "that each file is one"
         )
-    content.refuse_foreign(args, kind)
+    content.refuse_options_of_other_kinds(args, kind)
     content.check_inputs(kind, args.inputs, "")
     fingerprinter = content.wrap_for_inputs(args, kind, content.features_option(args, "minhash"))
     notices = Notices(kind)

@@ -12,7 +12,7 @@ from fpstore.base.arguments import printable
 from fpstore.base.width import WIDTHS
 from fpstore.cli.options import argument, option
 from fpstore.cli.signals import advice_on_interrupt
-from fpstore.cli.verb import Arguments, fail, output_guess, usage_errors
+from fpstore.cli.verb import Arguments, fail, output_guess, translate_usage_errors
 from fpstore.io import Writer, open_writer
 from fpstore.work.checkpoint import Checkpoint, JobIdentity, remove_ended
 
@@ -76,5 +76,5 @@ def job_checkpoint(
 
 
 def open_list(columns: tuple[str, ...], path: str) -> Writer:
-    with usage_errors():
+    with translate_usage_errors():
         return open_writer(path, columns=columns, width=WIDTHS[-1])

@@ -33,7 +33,7 @@ from fpstore.errors import InputError, plural
 from fpstore.io import Chunk, open_writer
 from fpstore.io.check import parse_integer_id
 from fpstore.io.digits import Digits, check_signed, read_digits
-from fpstore.io.files import InputFile, error_location, storage_errors
+from fpstore.io.files import InputFile, error_location, translate_storage_errors
 from fpstore.io.reader import check_format
 from fpstore.io.source import format_by_name
 from fpstore.query.matches import Matches
@@ -356,7 +356,7 @@ def _queries(args: Arguments, store: Store) -> _Queries:
                 "arguments"
             )
         kind, fingerprinter, columns = content.store_inputs(args, store)
-    content.refuse_foreign(args, kind)
+    content.refuse_options_of_other_kinds(args, kind)
     notices = Notices(kind, args.left_out)
     if words is None:
         return _Queries(
@@ -471,7 +471,7 @@ def read_ids(of_strings: bool, words: Sequence[str], inputs: Sequence[str] = ())
     ]
     for path in inputs:
         file = InputFile(path)
-        with file.open() as stream, storage_errors(file.name):
+        with file.open() as stream, translate_storage_errors(file.name):
             data = stream.read()
         try:
             text = data.decode("utf-8-sig")

@@ -14,7 +14,7 @@ from fpstore.cli import options
 from fpstore.cli.options import argument, option, whole_number
 from fpstore.cli.output import print_json, print_table
 from fpstore.cli.signals import advice_on_interrupt
-from fpstore.cli.verb import Arguments, Verbs, fail, usage_errors, verb
+from fpstore.cli.verb import Arguments, Verbs, fail, translate_usage_errors, verb
 from fpstore.errors import plural
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fpstore.plans.api import Spec
 
 PLAN = argument("plan", "PLAN")
-Kind = TypeVar("Kind", bound=Any)
+AnySpec = TypeVar("AnySpec", bound=Any)
 OPTIONS = {  # by the fields of specs, where the names differ
     "source": "inputs",
     "text": "text_field",
@@ -278,19 +278,19 @@ def show_summary(args: Arguments, summary: dict[str, Any]) -> None:
         print_table("Done", ("", ""), rows)
 
 
-def read_spec(kind: type[Kind], args: Arguments, **values: Any) -> Kind:
+def read_spec(kind: type[AnySpec], args: Arguments, **values: Any) -> AnySpec:
     """Return a spec of these values and of the options of the command line."""
     for field in fields(kind):
         value = getattr(args, OPTIONS.get(field.name, field.name), None)
         if value is not None:
             values.setdefault(field.name, value)
-    with usage_errors():
-        spec: Kind = kind(**values)
+    with translate_usage_errors():
+        spec: AnySpec = kind(**values)
     return spec
 
 
 def make_plan(args: Arguments, spec: Spec, **sizes: Any) -> None:
-    with usage_errors():
+    with translate_usage_errors():
         plan = planned(spec, args.plan, **sizes)
     show_plan(args, plan)
 

@@ -6,7 +6,7 @@ from fpstore.cli import content, options
 from fpstore.cli.lsh import CANDIDATES, DOCUMENTS, FEATURES, INDEX, RECALL, THRESHOLD
 from fpstore.cli.options import argument
 from fpstore.cli.task import PART_BYTES, PLAN, make_plan, read_spec
-from fpstore.cli.verb import Arguments, fail, usage_errors, verb
+from fpstore.cli.verb import Arguments, fail, translate_usage_errors, verb
 
 
 @verb(
@@ -46,7 +46,7 @@ def lsh(args: Arguments) -> None:
 
     if args.text_field is None:
         fail("name the column of texts with --text-field")
-    with usage_errors():
+    with translate_usage_errors():
         hasher = content.features_option(args, "minhash")
     spec = read_spec(LshSpec, args, output=args.store, hasher=hasher)
     make_plan(args, spec, part_bytes=args.part_bytes)

@@ -41,7 +41,7 @@ def option_name(name: str) -> str:
 
 
 @contextmanager
-def usage_errors() -> Iterator[None]:
+def translate_usage_errors() -> Iterator[None]:
     """Report refusals of the library inside the block as usage errors."""
     try:
         yield

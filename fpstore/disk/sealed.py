@@ -244,7 +244,7 @@ class SealedWriter:
         self.path = path
         self._largest = 0
         self.turn = threading.RLock()  # held while LMDB writes
-        with _lmdb_errors(path):
+        with _translate_lmdb_errors(path):
             self.environment = lmdb.open(
                 os.fsencode(path),
                 subdir=False,
@@ -269,7 +269,7 @@ class SealedWriter:
             while True:
                 try:
                     with (
-                        _lmdb_errors(self.path, lmdb.MapFullError),
+                        _translate_lmdb_errors(self.path, lmdb.MapFullError),
                         self.environment.begin(write=True) as transaction,
                     ):
                         transaction.cursor().putmulti(items, append=True)
@@ -283,7 +283,7 @@ class SealedWriter:
         Return its shape for a reader.
         """
         with self.turn:
-            with _lmdb_errors(self.path):
+            with _translate_lmdb_errors(self.path):
                 self.environment.sync(True)
             page = int(self.environment.stat()["psize"])
             used = (int(self.environment.info()["last_pgno"]) + 1) * page
@@ -348,7 +348,7 @@ def _hashes(data: bytes, part_bytes: int) -> bytes:
 
 
 @contextmanager
-def _lmdb_errors(path: Path, *passed: type[lmdb.Error]) -> Iterator[None]:
+def _translate_lmdb_errors(path: Path, *passed: type[lmdb.Error]) -> Iterator[None]:
     """Turn errors of LMDB into those of fpstore; ``passed`` ones are for the caller."""
     import lmdb
 

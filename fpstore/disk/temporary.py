@@ -124,10 +124,10 @@ class SpillFile:
             self._is_behind = False
 
     def _put(self, piece: Bytes, at: int) -> None:
-        with self._errors():
+        with self._translate_errors():
             _write(self._descriptor, piece, at)
 
-    def _errors(self) -> AbstractContextManager[None]:
+    def _translate_errors(self) -> AbstractContextManager[None]:
         return nullcontext() if self._is_named else translate_temporary_refusals()
 
     def read(self, at: int, out: Bytes) -> None:
@@ -139,7 +139,7 @@ class SpillFile:
             before = (at + done) % PAGE_BYTES  # bytes of the page before what is wanted
             wanted = min(len(out) - done, len(room) - PAGE_BYTES - before)
             size = -(-(before + wanted) // PAGE_BYTES) * PAGE_BYTES
-            with self._errors():
+            with self._translate_errors():
                 got = min(
                     self._read_pages(room[:size], at + done - before, before + 1) - before, wanted
                 )
@@ -162,7 +162,7 @@ class SpillFile:
     def map(self) -> Bytes:
         """Return the bytes, one or more, mapped: they are read as they are looked at."""
         self._write()
-        with self._errors():
+        with self._translate_errors():
             return np.memmap(self._file, np.uint8, "r", shape=(self.size,))
 
 

@@ -78,7 +78,7 @@ def unpack_record(record: bytes, seed: int, name: str, block: int = 0) -> tuple[
     return _kernel.unpack_records([record], block, np.zeros(1, np.uint64), seed, name)
 
 
-def _seed_words(keys: Words) -> Words:
+def _seed_terms(keys: Words) -> Words:
     """Return the term that :func:`record_seed` adds to the digest for each key."""
     return keys if keys.ndim == 1 else keys.sum(axis=1, dtype=np.uint64)
 
@@ -138,7 +138,7 @@ class MappingWriter:
         np.cumsum(per_key[:done], out=lims[1:])
         used = int(lims[-1])
         blob, offsets = _kernel.pack_ids(
-            ids[:used], lims, entry_counts, _seed_words(keys[lasts]), self._digest
+            ids[:used], lims, entry_counts, _seed_terms(keys[lasts]), self._digest
         )
         self._records.append(
             keys[lasts], [blob[start:end] for start, end in pairwise(offsets.tolist())]
@@ -231,7 +231,7 @@ class IdMapping:
         if len(records) != len(keys):
             raise self._missing_block_error(int(distinct[stored.index(None)]))
         return _kernel.gather_ids(
-            records, _seed_words(keys), inverse.astype(np.uint64), ranks, self._digest, self.name
+            records, _seed_terms(keys), inverse.astype(np.uint64), ranks, self._digest, self.name
         )
 
     # In order
@@ -247,7 +247,7 @@ class IdMapping:
         """Return (numbers per key, numbers) of successive blocks, which have these keys."""
         lasts = keys[np.cumsum(entry_counts, dtype=np.int64) - 1]
         return _kernel.unpack_records(
-            self._block_records(first, lasts), first, _seed_words(lasts), self._digest, self.name
+            self._block_records(first, lasts), first, _seed_terms(lasts), self._digest, self.name
         )
 
     def _block_records(self, first: int, lasts: Words) -> list[bytes]:
@@ -294,7 +294,7 @@ class IdMapping:
             records = self._block_records(first, lasts)
             parts.append(
                 _kernel.find_ids(
-                    records, first, _seed_words(lasts), self._digest, wanted, self.name
+                    records, first, _seed_terms(lasts), self._digest, wanted, self.name
                 )
             )
         if not parts:

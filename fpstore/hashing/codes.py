@@ -15,7 +15,7 @@ from fpstore.base.aliases import Array, Flags
 from fpstore.base.arguments import check_whole
 from fpstore.hashing.law import Law, Reals
 from fpstore.hashing.sketcher import MAX_SIGNATURE_BITS, Signed, Values
-from fpstore.hashing.vector_base import Block, VectorFingerprinter, derived_seed
+from fpstore.hashing.vector_base import Block, VectorFingerprinter, derive_seed
 from fpstore.hashing.words import draws, packed
 
 MAX_BITS = 1 << 20
@@ -49,7 +49,7 @@ class CodeHash(VectorFingerprinter):
 
     def signed(self, items: Sequence[Any]) -> Signed:
         """Return bits at positions of another seed."""
-        places = _stratified_places(derived_seed(self.seed), MAX_SIGNATURE_BITS, self.code_bits)
+        places = _stratified_places(derive_seed(self.seed), MAX_SIGNATURE_BITS, self.code_bits)
         bits = self.bits(self.block(items), np.array(places, np.int64))
         return Signed(packed(bits), np.ones(len(bits), np.bool_))
 
@@ -119,7 +119,7 @@ class BitSample(CodeHash):
 
     @property
     def law(self) -> BitLaw:
-        """Of the Hamming distance."""
+        """The law of the Hamming distance."""
         return BitLaw("Hamming distance", self.code_bits, _UNRELATED_BITS * self.dimension)
 
     @property
@@ -257,7 +257,7 @@ class Unary(CodeHash):
 
     @property
     def law(self) -> BitLaw:
-        """Of the L1 distance. Vectors of uniform numbers differ in a third of the bits."""
+        """The law of the L1 distance. Vectors of uniform numbers differ in a third of the bits."""
         return BitLaw("L1 distance", self.code_bits, self.code_bits / 3)
 
     @property

@@ -94,7 +94,7 @@ def picture_source(picture: object, place: int | None = None) -> PictureSource:
         return _content(picture, where)
     if isinstance(picture, pillow().Image):
         name = f"an image of {picture.width} x {picture.height} pixels"
-        with refusals(where + name):
+        with translate_decoding_errors(where + name):
             image = upright(picture)
             # The caller may seek to another frame before this one is hashed.
             has_frames = image is picture and getattr(picture, "n_frames", 1) > 1
@@ -131,9 +131,9 @@ def frames(
 ) -> Iterator[Image]:
     """Yield the first frame of a picture, or every frame, upright.
 
-    Use it within `refusals`. A frame takes memory of the budget, if any, until the next frame. JPEG
-    above ``most_pixels`` is decoded in a smaller size, and its brightness alone. An image of Pillow
-    is one frame, and stays as it is.
+    Use it within `translate_decoding_errors`. A frame takes memory of the budget, if any, until
+    the next frame. JPEG above ``most_pixels`` is decoded in a smaller size, and its brightness
+    alone. An image of Pillow is one frame, and stays as it is.
     """
     images = pillow()
     if isinstance(source, images.Image):
@@ -216,7 +216,7 @@ def _grey(values: Any) -> Image:
 def open_picture(source: Path | bytes) -> Iterator[Any]:
     """Open a picture of any format that needs no other program; only its head is read.
 
-    Use it within `refusals`.
+    Use it within `translate_decoding_errors`.
     """
     images = pillow()
     formats = [name for name in images.ID if name not in _FORMATS_OF_PROGRAMS]
@@ -245,7 +245,7 @@ def _is_rotated(image: Image) -> bool:
 
 
 @contextmanager
-def refusals(name: str, path: Path | None = None) -> Iterator[None]:
+def translate_decoding_errors(name: str, path: Path | None = None) -> Iterator[None]:
     """Turn every error of Pillow inside the block into an error of fpstore.
 
     The attribute ``reason`` of an InputError is "other" (no picture), "heif" (HEIC without its

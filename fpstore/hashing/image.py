@@ -22,7 +22,7 @@ from fpstore.hashing.decoding import (
     frames,
     picture_source,
     reduction,
-    refusals,
+    translate_decoding_errors,
 )
 from fpstore.io.packages import import_package
 
@@ -233,12 +233,12 @@ class ImageHash(Fingerprinter["Picture"]):
     ) -> list[int | Rejection]:
         """Return the fingerprint of the first frame or of every frame, or why it has none.
 
-        InputError as in `refusals`.
+        InputError as in `translate_decoding_errors`.
         """
         fingerprints = list[int | Rejection]()
         most = _PDQ_PIXELS if self.method == "pdq" else None
         with (
-            refusals(picture.place + picture.name, picture.path),
+            translate_decoding_errors(picture.place + picture.name, picture.path),
             closing(frames(picture.source, every=every, budget=budget, most_pixels=most)) as images,  # type: ignore[type-var]
         ):
             for image in images:

@@ -113,7 +113,10 @@ class MinHash(TextHash, MinHashSketcher[str | WeightedFeatures]):
 
     @property
     def law(self) -> JaccardLaw:
-        """Of the Jaccard similarity; that of unrelated texts depends on the length of shingles."""
+        """The law of the Jaccard similarity.
+
+        The similarity of unrelated texts depends on the length of shingles.
+        """
         unrelated = _UNRELATED_BY_CHARS if self.shingle == "chars" else _UNRELATED_BY_WORDS
         return JaccardLaw(unrelated[min(self.size, len(unrelated)) - 1])
 

@@ -78,7 +78,7 @@ class PrecomputedMinHash(Sketcher[Any]):
 
     @property
     def law(self) -> JaccardLaw:
-        """Of the Jaccard similarity; 0.02 of unrelated texts with shingles of three words."""
+        """The law of the Jaccard similarity; unrelated texts have 0.02 by three words."""
         return JaccardLaw(0.02)
 
     @property

@@ -24,7 +24,7 @@ from fpstore.hashing.probing import (
     stratified,
 )
 from fpstore.hashing.sketcher import Values
-from fpstore.hashing.vector_base import Block, VectorHasher, derived_seed
+from fpstore.hashing.vector_base import Block, VectorHasher, derive_seed
 from fpstore.hashing.vectors import real_problem
 from fpstore.hashing.words import draws
 
@@ -90,14 +90,14 @@ class PStable(VectorHasher):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        self._check_vectors()
+        self._check_parameters()
         self._keep(p=check_whole(self.p, 1, 2, "p"))
         self._keep(radius=check_number(self.radius, 1e-100, 1e100, "radius"))
         self._keep(slot=check_number(self.slot, 0.01, _MAX_RADII, "slot"))
 
     @property
     def law(self) -> SlotLaw:
-        """Of the L2 or the L1 distance."""
+        """The law of the L2 or the L1 distance."""
         return SlotLaw(self.radius, self.p, self.slot)
 
     def values(self, items: Sequence[Any], functions: range) -> Values:
@@ -155,7 +155,7 @@ class PStable(VectorHasher):
     def _lines(self, functions: range) -> tuple[Reals, Reals, npt.NDArray[np.int64]]:
         first, seed = functions.start, self.seed
         if first >= MAX_VALUES:
-            first, seed = first - MAX_VALUES, derived_seed(seed)
+            first, seed = first - MAX_VALUES, derive_seed(seed)
         end = first + len(functions)
         count = max(-(-end // _LINE_BATCH), 1) * _LINE_BATCH
         lines, starts, shifts = draw_lines(self.dimension, count, seed, self.p)
@@ -231,13 +231,13 @@ def draw_lines(
 
     A start is 0 to 1, in slots.
     """
-    second_seed = derived_seed(seed)
+    second_seed = derive_seed(seed)
     lines = plane_weights(dimension, count, seed).astype(np.float64) / DEVIATION
     if p == 1:  # the quotient of two normal numbers is a Cauchy number
         divisors = plane_weights(dimension, count, second_seed).astype(np.float64) / DEVIATION
         lines /= np.where(divisors == 0, 0.5 / DEVIATION, divisors)
     numbers = np.arange(2 * count, dtype=np.uint64)
-    words = draws(derived_seed(second_seed), numbers).reshape(count, 2)
+    words = draws(derive_seed(second_seed), numbers).reshape(count, 2)
     starts = (words[:, 0] >> np.uint64(11)).astype(np.float64) * _UNIT
     return lines, starts, (words[:, 1] >> np.uint64(32)).astype(np.int64)
 

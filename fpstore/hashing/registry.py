@@ -32,7 +32,7 @@ from fpstore.hashing.simminhash import SimMinHash
 from fpstore.hashing.sketcher import Sketcher
 from fpstore.hashing.text import TextHash
 from fpstore.hashing.vectors import HyperplaneHash
-from fpstore.io.files import storage_errors
+from fpstore.io.files import translate_storage_errors
 
 GROUP = "fpstore.hashers"
 _KINDS: tuple[type[Hasher[Any]], ...] = (
@@ -254,7 +254,7 @@ def read_weights(path: str | os.PathLike[str], width: int | None = None) -> Text
     between widths above 64 bits, so weights for them have one width.
     """
     name, checked_path = printable(path), check_path(path)
-    with storage_errors(name), Path(checked_path).open("rb") as file:
+    with translate_storage_errors(name), Path(checked_path).open("rb") as file:
         data = file.read(MAX_WEIGHTS_BYTES + 1)
     try:
         hasher = from_description(json.loads(data) if len(data) <= MAX_WEIGHTS_BYTES else {})

@@ -68,7 +68,7 @@ class SimMinHash(MinHash):
 
     @property
     def law(self) -> SimhashLaw:
-        """Of the Jaccard similarity."""
+        """The law of the Jaccard similarity."""
         return SimhashLaw(super().law.unrelated)
 
     @cached_property

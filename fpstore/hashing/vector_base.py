@@ -18,7 +18,7 @@ from fpstore.hashing.base import Fingerprinter, Hashed, batched, check_items
 from fpstore.hashing.law import Reals
 from fpstore.hashing.sketcher import Sketcher
 from fpstore.hashing.words import draws
-from fpstore.io.check import has_masked_values, unmasked
+from fpstore.io.check import has_masked_values, refuse_masked_values
 
 MAX_DIMENSIONS = 1 << 16
 _BLOCK_NUMBERS = 1 << 20  # of a block
@@ -50,7 +50,7 @@ class VectorHasher(Sketcher[Any]):
     dimension: int
     seed: int
 
-    def _check_vectors(self, least: int = 1, most: int = MAX_DIMENSIONS) -> None:
+    def _check_parameters(self, least: int = 1, most: int = MAX_DIMENSIONS) -> None:
         self._keep(dimension=check_whole(self.dimension, least, most, "dimension"))
         self._keep(seed=check_whole(self.seed, 0, 2**64 - 1, "seed"))
 
@@ -67,7 +67,7 @@ class VectorHasher(Sketcher[Any]):
 
             arrays: Iterable[Any] = arrays_of_column(items, self._block_rows)
         elif isinstance(items, np.ndarray):
-            items = unmasked(items)
+            items = refuse_masked_values(items)
             if items.ndim < 2 and not (items.ndim == 1 and items.dtype.kind == "O"):
                 raise InputError(
                     "expected vectors as the rows of an array of shape "
@@ -177,7 +177,7 @@ class VectorFingerprinter(VectorHasher, Fingerprinter[Any]):
 
     def _check(self, least: int = 1, most: int = MAX_DIMENSIONS) -> None:
         self._keep(width=check_width(self.width).bits)
-        self._check_vectors(least, most)
+        self._check_parameters(least, most)
 
     def hashed(self, items: Sequence[Any]) -> Hashed:
         """Return the fingerprints of vectors: a block of `batches`, an array of rows, or a list."""
@@ -197,13 +197,14 @@ def _as_array(values: Any) -> Array | None:
             values = list(values)  # of arrays, as a column of pandas has them
         if not isinstance(values, np.ndarray) and isinstance(values, Iterable):
             values = [
-                unmasked(value) if isinstance(value, np.ndarray) else value for value in values
+                refuse_masked_values(value) if isinstance(value, np.ndarray) else value
+                for value in values
             ]
-        return unmasked(np.asanyarray(values))
+        return refuse_masked_values(np.asanyarray(values))
     except (ValueError, TypeError, OverflowError):  # of different lengths, or not numbers
         return None
 
 
-def derived_seed(seed: int) -> int:
+def derive_seed(seed: int) -> int:
     """Return a seed for functions that are independent of the functions of this seed."""
     return int(draws(seed, np.array([2**63], np.uint64))[0])

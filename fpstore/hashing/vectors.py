@@ -29,7 +29,7 @@ from fpstore.hashing.probing import (
     stratified,
 )
 from fpstore.hashing.sketcher import MAX_SIGNATURE_BITS, Signed, Values
-from fpstore.hashing.vector_base import Block, VectorFingerprinter, derived_seed
+from fpstore.hashing.vector_base import Block, VectorFingerprinter, derive_seed
 from fpstore.hashing.words import packed
 
 _SMALL = 1e-20  # a vector whose squared length in float32 is less may have lost it to underflow
@@ -112,7 +112,7 @@ class HyperplaneHash(VectorFingerprinter):
 
     @property
     def law(self) -> AngleLaw:
-        """Of the cosine similarity."""
+        """The law of the cosine similarity."""
         return AngleLaw()
 
     def empty_message(self, item: Any) -> str:
@@ -215,7 +215,7 @@ class HyperplaneHash(VectorFingerprinter):
 
     @cached_property
     def _signer(self) -> HyperplaneHash:
-        return HyperplaneHash(dimension=self.dimension, width=256, seed=derived_seed(self.seed))
+        return HyperplaneHash(dimension=self.dimension, width=256, seed=derive_seed(self.seed))
 
     def _measures(self, vector: Array, others: Array) -> Reals:
         """Return cosines; 0 for a vector of zeros."""

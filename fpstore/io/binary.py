@@ -14,7 +14,7 @@ from fpstore.base.width import WIDTH_64, Width
 from fpstore.errors import InputError, show
 from fpstore.io.check import dtype_problem, rows_of_array
 from fpstore.io.digits import wrong_width
-from fpstore.io.files import error_location, input_error, storage_errors
+from fpstore.io.files import error_location, input_error, translate_storage_errors
 from fpstore.io.sink import Encoder, Sink
 from fpstore.io.source import Batch, IdRule, Projection, RowFiles
 
@@ -73,7 +73,7 @@ class NpyRows(RowFiles):
 
     def _map_rows(self) -> npt.NDArray[Any]:
         shorter = "it is shorter than its header says"
-        with storage_errors(self.name):
+        with translate_storage_errors(self.name):
             try:
                 with np.errstate(over="raise"):  # the number of bytes of a damaged shape
                     mapped: npt.NDArray[Any] = np.lib.format.open_memmap(self.file.path, mode="r")
@@ -153,7 +153,7 @@ class RawRows(RowFiles):
             raise input_error(self.name, None, message)
 
     def _read(self, stream: BinaryIO) -> bytes:
-        with storage_errors(self.name):
+        with translate_storage_errors(self.name):
             return stream.read(self._batch_rows * self._bytes)
 
 

@@ -312,7 +312,7 @@ def is_image_hash(value: object) -> bool:
 def _as_bytes(value: Any, width: Width) -> bytes | None:
     """Return the bytes of bytes, a row of an array or an image hash; None for other values."""
     if is_image_hash(value) or (isinstance(value, np.ndarray) and value.dtype.kind == "b"):
-        bits = unmasked(value if isinstance(value, np.ndarray) else value.hash)
+        bits = refuse_masked_values(value if isinstance(value, np.ndarray) else value.hash)
         if bits.size != width.bits:
             received = f" ({type(value).__name__}, shape {bits.shape})"
             raise InputError(wrong_width("a fingerprint", bits.size, received, width), got=value)
@@ -321,7 +321,7 @@ def _as_bytes(value: Any, width: Width) -> bytes | None:
         words = width.words > 1 and value.dtype.kind == "u" and value.dtype.itemsize == 8
         if value.ndim != 1 or not (words or value.dtype == np.uint8):
             return None
-        data: bytes = unmasked(value).astype(">u8" if words else np.uint8).tobytes()
+        data: bytes = refuse_masked_values(value).astype(">u8" if words else np.uint8).tobytes()
         received = f"dtype {value.dtype}, shape {value.shape}"
     elif isinstance(value, bytes | bytearray | memoryview) or (
         isinstance(value, np.void) and value.dtype.names is None
@@ -453,13 +453,13 @@ def as_array(values: object, noun: str = "fingerprint") -> npt.NDArray[Any] | No
     InputError for masked values and nulls.
     """
     if isinstance(values, np.ndarray):
-        return unmasked(values)
+        return refuse_masked_values(values)
     if not hasattr(values, "__array__"):
         return None
     array = _fixed_size_binary(values)
     if array is None:
         try:
-            array = unmasked(np.asanyarray(values))
+            array = refuse_masked_values(np.asanyarray(values))
         except Exception as error:
             if type(error).__module__.partition(".")[0] != "pyarrow":
                 raise
@@ -468,7 +468,7 @@ def as_array(values: object, noun: str = "fingerprint") -> npt.NDArray[Any] | No
     return array
 
 
-def unmasked(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def refuse_masked_values(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return an array that is no subclass; InputError if some of its values are masked."""
     if has_masked_values(array):
         advice = "array.compressed()" if array.ndim < 2 else "numpy.ma.compress_rows(array)"

@@ -45,7 +45,7 @@ def check_signed(signed: object, width: Width) -> bool:
 
 
 def read_digits(text: str, expected: Digits) -> int:
-    """Read one fingerprint: its hexadecimal digits, at most as many after ``0x``, or decimal ones.
+    """Read one fingerprint: all its hexadecimal digits, or ``0x`` and fewer, or decimal ones.
 
     Fewer digits without ``0x`` are refused: most often they are a decimal number, or cut off.
     Blanks around them are ignored.

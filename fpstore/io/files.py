@@ -122,7 +122,7 @@ class FileState(NamedTuple):
     def from_path(cls, path: str, status: os.stat_result | None = None) -> Self:
         """Return the state of a file, which the caller may have asked for already."""
         if status is None:
-            with storage_errors(printable(path)):
+            with translate_storage_errors(printable(path)):
                 status = Path(path).stat()
         return cls(path, status.st_size, status.st_ino, status.st_mtime_ns)
 
@@ -143,7 +143,7 @@ class InputFile:
         if self.is_stdin:
             self.arrives = _is_stream(_mode_of_stdin())
             return
-        with storage_errors(self.name):
+        with translate_storage_errors(self.name):
             status = check_path(self.path).stat()
             self.arrives = _is_stream(status.st_mode)
             if stat.S_ISDIR(status.st_mode):
@@ -159,7 +159,7 @@ class InputFile:
         """Open for reading from the start; standard input can be read once."""
         if not self.is_stdin:
             with ExitStack() as stack:
-                with storage_errors(self.name):
+                with translate_storage_errors(self.name):
                     file = stack.enter_context(Path(self.path).open("rb"))
                 yield file
             return
@@ -183,7 +183,7 @@ def _is_stream(mode: int) -> bool:
 
 
 @contextmanager
-def storage_errors(name: str) -> Iterator[None]:
+def translate_storage_errors(name: str) -> Iterator[None]:
     """Turn errors of the system into `StorageError`; a closed pipe passes through."""
     try:
         yield
@@ -227,7 +227,7 @@ def counting_reader(
     InputError if the extension says that it is compressed, and it is not; when it is read, if it is
     damaged or ends too early.
     """
-    with storage_errors(name):
+    with translate_storage_errors(name):
         head = stream.read(_HEAD_BYTES)
     kind = _compression_of(head)
     named_packing = PACKED.get(PurePath(path).suffix.lower())

@@ -26,7 +26,13 @@ from fpstore.base.keywords import keyword
 from fpstore.base.resources import parse_memory
 from fpstore.errors import InputError, show
 from fpstore.io.encodings import transcoded
-from fpstore.io.files import InputFile, error_location, input_error, storage_errors, unpacked
+from fpstore.io.files import (
+    InputFile,
+    error_location,
+    input_error,
+    translate_storage_errors,
+    unpacked,
+)
 from fpstore.io.sink import Complete, Sink
 from fpstore.io.source import (
     Batch,
@@ -395,10 +401,10 @@ def line_blocks(
     mark = _UTF8_BOM
     with _open_stream(file, on_read) if unbuffered else unpacked(file, on_read) as read:
         if not unbuffered:
-            with storage_errors(file.name):
+            with translate_storage_errors(file.name):
                 read = transcoded(read, encoding, file.name)
         while True:
-            with storage_errors(file.name):
+            with translate_storage_errors(file.name):
                 data = read(BLOCK_BYTES)
             end = data.rfind(b"\n") + 1
             if data and not end:

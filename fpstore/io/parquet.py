@@ -134,7 +134,10 @@ class ParquetRows(RowFiles):
                     None,
                     "a Parquet input must be a regular file, because it is read from its end",
                 )
-            with self._errors(file.name), self._arrow.parquet.ParquetFile(file.path) as parquet:
+            with (
+                self._translate_errors(file.name),
+                self._arrow.parquet.ParquetFile(file.path) as parquet,
+            ):
                 schema, metadata = parquet.schema_arrow, parquet.metadata
                 fingerprinters.append(_fingerprinter(schema))
                 self.rows_of_files.append(int(metadata.num_rows))
@@ -174,7 +177,7 @@ class ParquetRows(RowFiles):
         (path,) = self.paths
         new = ParquetRows([path], again=True)
         new._groups = range(first, end)
-        with self._errors(self.names[0]):
+        with self._translate_errors(self.names[0]):
             counts = row_group_sizes(self._arrow, path)
         new.rows_before, counts = sum(counts[:first]), counts[first:end]
         new.rows_of_files = [sum(counts)]
@@ -203,7 +206,7 @@ class ParquetRows(RowFiles):
         columns, promoted = self._columns(projection)
         for name, done, batch in self.record_batches(projection.names, skipped):
             for start, piece in cut_pieces(batch, PART_BYTES):
-                with self._errors(name):
+                with self._translate_errors(name):
                     rows = columns[name].rows(with_types(piece, promoted), name, done + start, rule)
                 yield rows
 
@@ -266,7 +269,7 @@ class ParquetRows(RowFiles):
         self.bytes_done = before = 0
         skip = Skip(skipped)
         for file in self.files:
-            with self._errors(file.name):
+            with self._translate_errors(file.name):
                 parquet, most = open_rows(self._arrow, file.path, names, BATCH_ROWS)
             with parquet:
                 done, count = self.rows_before, max(parquet.metadata.num_rows, 1)
@@ -292,7 +295,7 @@ class ParquetRows(RowFiles):
                 most, row_groups=[group], columns=names, use_threads=names is None
             )
             while True:
-                with self._errors(name):
+                with self._translate_errors(name):
                     batch = next(rows, None)
                 if batch is None:
                     break
@@ -304,8 +307,8 @@ class ParquetRows(RowFiles):
                     unreleased_bytes = 0
 
     @contextmanager
-    def _errors(self, name: str) -> Iterator[None]:
-        with parquet_errors(self._arrow, name):
+    def _translate_errors(self, name: str) -> Iterator[None]:
+        with translate_parquet_errors(self._arrow, name):
             yield
 
 
@@ -329,7 +332,7 @@ class TableRows(RowSource):
         self._source = self._table = table
         self._spent = False
         if again:
-            with self._column_errors():
+            with self._translate_column_errors():
                 self._table = (
                     table if isinstance(table, self._arrow.Table) else self._arrow.table(table)
                 )
@@ -408,11 +411,11 @@ class TableRows(RowSource):
             self._spent = True
         if isinstance(self._table, self._arrow.Table):
             return self._table.to_reader(max_chunksize=BATCH_ROWS)
-        with self._column_errors():
+        with self._translate_column_errors():
             return reader.from_stream(self._table)
 
     @contextmanager
-    def _column_errors(self) -> Iterator[None]:
+    def _translate_column_errors(self) -> Iterator[None]:
         """Refuse a column of pyarrow, Polars or pandas, which has the interface, too."""
         try:
             yield
@@ -426,7 +429,7 @@ class TableRows(RowSource):
 
 
 @contextmanager
-def parquet_errors(arrow: Any, name: str) -> Iterator[None]:
+def translate_parquet_errors(arrow: Any, name: str) -> Iterator[None]:
     """Turn pyarrow's errors about a broken file into one line."""
     try:
         yield

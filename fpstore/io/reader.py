@@ -25,7 +25,7 @@ from fpstore.io.files import (
     error_location,
     inner_name,
     input_error,
-    storage_errors,
+    translate_storage_errors,
 )
 from fpstore.io.lines import JsonLines, LineRows
 from fpstore.io.parquet import ParquetRows
@@ -407,7 +407,7 @@ def row_files(
 
 def read_head(path: str) -> bytes:
     """Return the first bytes of a file on a disk."""
-    with storage_errors(printable(path)), Path(path).open("rb") as file:
+    with translate_storage_errors(printable(path)), Path(path).open("rb") as file:
         return file.read(HEAD_BYTES)
 
 

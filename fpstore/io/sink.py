@@ -15,7 +15,7 @@ from fpstore.base.aliases import NamedColumns
 from fpstore.base.arguments import check_path, printable
 from fpstore.disk.folders import remove_abandoned, shorten_name, try_lock
 from fpstore.errors import InputError
-from fpstore.io.files import storage_errors
+from fpstore.io.files import translate_storage_errors
 
 # called with the temporary name of a complete file or folder, before it is renamed
 Complete = Callable[[Path], None]
@@ -141,7 +141,7 @@ class Sink:
     @contextmanager
     def errors(self) -> Iterator[None]:
         """Turn an error of the system into `StorageError`; let a closed pipe pass."""
-        with storage_errors(self.name):
+        with translate_storage_errors(self.name):
             yield
 
 

@@ -26,7 +26,7 @@ from fpstore.io.writers import Writer, forbidden_characters
 from fpstore.work.checkpoint import Checkpoint, is_output
 
 # of an output: a list, a file of rows, a folder of shards, a folder of texts
-Kind = Literal["list", "rows", "shards", "texts"]
+OutputKind = Literal["list", "rows", "shards", "texts"]
 # files that other programs write beside rows
 _MARKS = frozenset((".DS_Store", "_SUCCESS", "_metadata", "_common_metadata"))
 
@@ -55,7 +55,7 @@ def share_a_file(corpus: RowSource, other: RowSource) -> bool:
     return bool(files[0] & files[1])
 
 
-def output_kind(output: str | os.PathLike[str], corpus: RowSource) -> Kind:
+def output_kind(output: str | os.PathLike[str], corpus: RowSource) -> OutputKind:
     """Return the kind of an output.
 
     "shards" for an existing folder, or for many files without a name of one file.
@@ -83,7 +83,7 @@ def check_output(
     output: str | os.PathLike[str],
     corpus: RowSource,
     overwrite: bool,
-    kind: Kind,
+    kind: OutputKind,
     *,
     folder: Path | None = None,
     other_sources: Sequence[RowSource] = (),

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.base.aliases import Lims, NamedColumns, Words
-from fpstore.base.arrays import distinct_places, list_lims, slices, spans
+from fpstore.base.arrays import distinct_places, list_lims, nth_combinations, slices, spans
 from fpstore.base.resources import Resources
 from fpstore.base.threads import cached_property
 from fpstore.base.width import Distances, Width, empty_rows
@@ -325,19 +325,6 @@ def join_design(
     """Return the design for the pairs of a set; ``sampled_from`` rows or more are sampled."""
     sample = Sample(rows, width) if len(rows) >= sampled_from else None
     return plan_join(len(rows), radius, width.bits, sample, bits=varying_bits(rows, width))
-
-
-def nth_combinations(numbers: Lims, sizes: Lims) -> tuple[Lims, Lims]:
-    """Return the n-th pairs (i, j), for numbers n from 0.
-
-    All i < j < size are in the order of i, then of j.
-    """
-    following = sizes * (sizes - 1) // 2 - 1 - numbers
-    # the rows after i; the square root may be off by one
-    later = ((1 + np.sqrt(8.0 * following + 1)) / 2).astype(np.int64)
-    later -= later * (later - 1) // 2 > following
-    later += later * (later + 1) // 2 <= following
-    return sizes - 1 - later, sizes - 1 - (following - later * (later - 1) // 2)
 
 
 def find_pairs(

@@ -15,7 +15,7 @@ from fpstore.base.arrays import distinct_places, is_run_start
 from fpstore.base.resources import Resources
 from fpstore.base.strings import StringColumn
 from fpstore.base.width import Width, row_words
-from fpstore.building.builder import Options, build_store
+from fpstore.building.builder import BuildOptions, build_store
 from fpstore.change.decisions import is_fresh, kind_with
 from fpstore.errors import InputError, StoreExistsError
 from fpstore.io.source import RowSource, unwritable_id
@@ -92,7 +92,7 @@ class Reference(NamedTuple):
         if self.store is not None:
             self.store.insert(width.to_array(rows), ids)
             return
-        options = Options(radius=radius, width=width.bits, fingerprinter=fingerprinter)
+        options = BuildOptions(radius=radius, width=width.bits, fingerprinter=fingerprinter)
         try:
             build_store(Path(self.path), width.to_array(rows), ids, options, overwrite=False)
         except StoreExistsError:

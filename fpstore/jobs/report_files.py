@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from fpstore.errors import FpstoreError, plural
 from fpstore.hashing.base import Fingerprinter
-from fpstore.hashing.decoding import PictureSource, eight_bits, frames, refusals
+from fpstore.hashing.decoding import PictureSource, eight_bits, frames, translate_decoding_errors
 from fpstore.hashing.html import MainText
 from fpstore.hashing.image import ImageHash
 from fpstore.hashing.page_text import main_texts
@@ -118,7 +118,7 @@ class Files:
             ]
         ):
             return Excerpt(None, CHANGED)
-        with refusals(name, path):
+        with translate_decoding_errors(name, path):
             for image in islice(frames(path, every=number > 0), number, number + 1):
                 small, stream = eight_bits(image).convert("RGB"), io.BytesIO()
                 small.thumbnail((SIDE, SIDE))

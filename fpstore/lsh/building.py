@@ -11,7 +11,7 @@ import numpy as np
 from fpstore.base.aliases import Words
 from fpstore.base.resources import Resources
 from fpstore.base.width import WORD_BITS
-from fpstore.building.builder import Options, build_into
+from fpstore.building.builder import BuildOptions, build_into
 from fpstore.design.blocks import ELIAS_FANO
 from fpstore.disk.temporary import SpillFile
 from fpstore.errors import InputError
@@ -160,7 +160,7 @@ def _write_store(
     index_ids: bool = False,
 ) -> None:
     folder.mkdir()
-    options = Options(
+    options = BuildOptions(
         radius=0,
         width=width,
         design=design,

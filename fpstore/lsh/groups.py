@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.base.aliases import Id, NamedColumns, Words
-from fpstore.base.arrays import is_run_start, list_lims
+from fpstore.base.arrays import is_run_start, list_lims, nth_combinations
 from fpstore.base.resources import Resources
 from fpstore.base.width import WORD_BITS
 from fpstore.building.external_sort import Sorter
@@ -19,7 +19,6 @@ from fpstore.io.tables import Tabular, arrow_table
 from fpstore.jobs.bands import Groups, link
 from fpstore.jobs.clusters import Clusters
 from fpstore.jobs.grouping import Grouping, group_members, members_in_sets, rows_at
-from fpstore.jobs.pairs import nth_combinations
 from fpstore.lsh.answers import IndexSnapshot
 from fpstore.lsh.keys import (
     DOCUMENT_WIDTH,

@@ -233,7 +233,7 @@ class LshStore(Generic[Id]):
         """
         if verify is not None or self._parts.manifest.probes > 1:
             return self.probe_many([item], radius=radius, verify=verify, threads=1)[0]
-        radius = self._checked_radius(radius)
+        radius = self._check_radius(radius)
         sketched = next(iter(self._hasher.sketched([item], self._parts.manifest.values)))
         if not sketched.known[0]:
             raise InputError(f"the item is empty, and so has no sketch: {show(item)}", got=item)
@@ -262,7 +262,7 @@ class LshStore(Generic[Id]):
         The arguments are as for :meth:`probe`.
         """
         threads = parse_threads(threads)
-        radius = self._checked_radius(radius)
+        radius = self._check_radius(radius)
         if verify is not None and not callable(verify):
             raise InputError(
                 f"verify must be a function that returns the items of ids, got {show(verify)}",
@@ -280,7 +280,7 @@ class LshStore(Generic[Id]):
             self._hasher.law.is_distance,
         )
 
-    def _checked_radius(self, radius: int | None) -> int:
+    def _check_radius(self, radius: int | None) -> int:
         return (
             self.radius
             if radius is None
@@ -425,7 +425,7 @@ class LshStore(Generic[Id]):
         writer, threads = self._open_writer(), parse_threads(threads)
         if sync is not None:
             check_sync(sync)
-        radius = self._checked_radius(radius)
+        radius = self._check_radius(radius)
         hashed = self._hash(items, threads)
         checked = None if ids is None else check_ids(ids, len(hashed.rows))
         with writer.turn:
@@ -496,7 +496,7 @@ class LshStore(Generic[Id]):
         """
         from fpstore.lsh.groups import pair_documents
 
-        radius, state = self._checked_radius(radius), self._parts.state()
+        radius, state = self._check_radius(radius), self._parts.state()
         resources = make_resources(memory, threads, progress)
         estimates = np.asarray(self._hasher.estimate(np.arange(radius + 1)), np.float64)
         return pair_documents(state, radius, estimates, resources)
@@ -529,7 +529,7 @@ class LshStore(Generic[Id]):
         from fpstore.jobs.clusters import cluster_grouping
         from fpstore.lsh.groups import group_documents
 
-        grouping = cluster_grouping(self._checked_radius(radius), group, keep, None)
+        grouping = cluster_grouping(self._check_radius(radius), group, keep, None)
         return group_documents(
             self._parts.state(), grouping, make_resources(memory, threads, progress)
         ).in_memory()

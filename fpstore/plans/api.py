@@ -217,7 +217,7 @@ class Plan:
         """Return which tasks of each stage are done, and at which rate, in order."""
         times, begun = self._folder.times(), self._folder.unfinished()
         previous, stages = self._folder.place.times(PLAN_FILE).get(PLAN_FILE, 0.0), []
-        for stage, indexes in self._folder.indexes():
+        for stage, indexes in self._folder.task_ranges():
             ended = [previous, *sorted(times[index] for index in indexes if index in times)]
             recent = ended[-RECENT - 1 :]
             passed, previous = recent[-1] - recent[0], ended[-1]
@@ -317,7 +317,7 @@ class Plan:
         with ProcessPoolExecutor(
             count, context, _begin_process, (os.getpid(), has_begun, keywords.options)
         ) as pool:
-            for stage, indexes in self._folder.indexes():
+            for stage, indexes in self._folder.task_ranges():
                 remaining = [index for index in indexes if index not in done]
                 try:
                     _run_stage(

@@ -19,7 +19,7 @@ from fpstore.base.arguments import check_choice, check_whole, is_iterable, is_ur
 from fpstore.base.keywords import keyword
 from fpstore.base.resources import Resources
 from fpstore.base.width import WORD_BITS, check_width, leading_words
-from fpstore.building.builder import Options, build_into
+from fpstore.building.builder import BuildOptions, build_into
 from fpstore.errors import CorruptStoreError, InputError, StoreNotFoundError
 from fpstore.format.shards import shard_name
 from fpstore.hashing.base import Fingerprinter
@@ -138,9 +138,11 @@ class BuildSpec(HashedRowsSpec):
             raise InputError(f"{specs[0].name}: has no ids: leave {keyword('id')} out")
         return specs, projection, fingerprinter
 
-    def options(self, projection: Projection, fingerprinter: Fingerprinter[Any] | None) -> Options:
+    def options(
+        self, projection: Projection, fingerprinter: Fingerprinter[Any] | None
+    ) -> BuildOptions:
         """Return the options of the build of a shard, without resources and its identity."""
-        return Options.for_fingerprinter(
+        return BuildOptions.for_fingerprinter(
             fingerprinter,
             self.radius,
             projection.width.bits,

@@ -21,7 +21,7 @@ from fpstore.hashing.corpora import corpus_paths, open_source
 from fpstore.io.arrow import find_column, import_pyarrow, kinds_of_numbers, plain_type
 from fpstore.io.binary import RAW_BITS, NpyRows, RawRows
 from fpstore.io.files import HiddenNames, inner_name, input_error, is_hidden
-from fpstore.io.parquet import ParquetRows, parquet_errors, row_group_sizes
+from fpstore.io.parquet import ParquetRows, row_group_sizes, translate_parquet_errors
 from fpstore.io.reader import HEAD_BYTES, row_files
 from fpstore.io.shards import Shards, shard_places
 from fpstore.io.source import FIELD_SUFFIXES, Projection, format_by_name, format_suffix
@@ -269,7 +269,7 @@ def _groups(place: Place, name: str) -> list[int]:
     """Return the rows of each row group of a Parquet file."""
     where = place.label(name)
     arrow = import_pyarrow(where)
-    with parquet_errors(arrow, where), place.open(name) as file:
+    with translate_parquet_errors(arrow, where), place.open(name) as file:
         return row_group_sizes(arrow, file)
 
 
@@ -335,7 +335,7 @@ def align_scores(projection: Projection, specs: Sequence[InputSpec]) -> Projecti
     for spec in specs:
         place, file_name = place_and_name(spec.uri)
         arrow = import_pyarrow(spec.uri)
-        with parquet_errors(arrow, spec.uri), place.open(file_name) as file:
+        with translate_parquet_errors(arrow, spec.uri), place.open(file_name) as file:
             column_type = plain_type(find_column(arrow.parquet.read_schema(file), name))
         numbers = kinds_of_numbers([column_type])
         kinds |= numbers

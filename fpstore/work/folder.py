@@ -174,12 +174,12 @@ class PlanFolder:
         )
         matches = (
             indexes.start + int(number)
-            for stage, indexes in self.indexes()
+            for stage, indexes in self.task_ranges()
             if stage.name == stage_name and number.isdecimal()
         )
         return next(matches, None)
 
-    def indexes(self) -> Iterator[tuple[Stage, range]]:
+    def task_ranges(self) -> Iterator[tuple[Stage, range]]:
         """Yield each stage with the indexes of its tasks."""
         first = 0
         for stage in self.stages:
@@ -226,7 +226,7 @@ class PlanFolder:
             index = (
                 next(
                     indexes.start
-                    for candidate, indexes in self.indexes()
+                    for candidate, indexes in self.task_ranges()
                     if candidate.name == stage
                 )
                 + number
@@ -264,7 +264,7 @@ class PlanFolder:
         """Map the names of results to the indexes of their tasks."""
         names = {
             result_name(stage.name, number): index
-            for stage, run in self.indexes()
+            for stage, run in self.task_ranges()
             for number, index in enumerate(run)
         }
         return {names[name]: value for name, value in values.items() if name in names}

@@ -340,17 +340,23 @@ class StoredPlace(Place):
         self._selector = fs.FileSelector
 
     def size(self, name: str) -> int | None:
-        with self._errors(name):
+        with self._translate_errors(name):
             info = self._system.get_file_info(self._object_path(name))
         return int(info.size) if info.type == self._kinds.File else None
 
     def read(self, name: str, start: int, count: int) -> bytes:
-        with self._errors(name), self._system.open_input_file(self._object_path(name)) as file:
+        with (
+            self._translate_errors(name),
+            self._system.open_input_file(self._object_path(name)) as file,
+        ):
             return bytes(file.read_at(max(min(count, file.size() - start), 0), start))
 
     @contextmanager
     def open(self, name: str) -> Iterator[Any]:
-        with self._errors(name), self._system.open_input_file(self._object_path(name)) as file:
+        with (
+            self._translate_errors(name),
+            self._system.open_input_file(self._object_path(name)) as file,
+        ):
             yield file
 
     def names(self, beginning: str = "") -> list[str]:
@@ -358,7 +364,7 @@ class StoredPlace(Place):
 
     def times(self, beginning: str = "") -> dict[str, float]:
         top = beginning.rpartition("/")[0]
-        with self._errors(beginning):
+        with self._translate_errors(beginning):
             infos = self._system.get_file_info(
                 self._selector(self._object_path(top), recursive=True, allow_not_found=True)
             )
@@ -386,12 +392,12 @@ class StoredPlace(Place):
         if self.size(name) is not None:
             return
         try:
-            with self._errors(name):
+            with self._translate_errors(name):
                 self._copy(
                     self._fs.LocalFileSystem(), str(path), self._system, self._object_path(name)
                 )
         except BaseException:
-            with suppress(FpstoreError), self._errors(name):
+            with suppress(FpstoreError), self._translate_errors(name):
                 if self.size(name) not in (None, path.stat().st_size):
                     self._system.delete_file(self._object_path(name))
             raise
@@ -407,7 +413,7 @@ class StoredPlace(Place):
             raise StoreNotFoundError(f"{self.label(name)}: is not there", path=self.label(name))
         with translate_refusals(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-        with self._errors(name):
+        with self._translate_errors(name):
             try:
                 self._copy(
                     self._system, self._object_path(name), self._fs.LocalFileSystem(), str(path)
@@ -419,28 +425,31 @@ class StoredPlace(Place):
         return path
 
     def replace(self, name: str, data: bytes) -> None:
-        with self._errors(name), self._system.open_output_stream(self._object_path(name)) as stream:
+        with (
+            self._translate_errors(name),
+            self._system.open_output_stream(self._object_path(name)) as stream,
+        ):
             stream.write(data)
 
     def remove_unfinished(self, name: str) -> None:
         """Do nothing: unfinished objects have no name."""
 
     def remove(self) -> None:
-        with suppress(StoreNotFoundError), self._errors(""):
+        with suppress(StoreNotFoundError), self._translate_errors(""):
             if "/" in self._path:
                 self._system.delete_dir(self._path)
             else:  # the bucket itself stays
                 self._system.delete_dir_contents(self._path)
 
     def remove_file(self, name: str) -> None:
-        with suppress(StoreNotFoundError), self._errors(name):
+        with suppress(StoreNotFoundError), self._translate_errors(name):
             self._system.delete_file(self._object_path(name))
 
     def _object_path(self, name: str) -> str:
         return f"{self._path.rstrip('/')}/{name}" if name else self._path
 
     @contextmanager
-    def _errors(self, name: str) -> Iterator[None]:
+    def _translate_errors(self, name: str) -> Iterator[None]:
         where = self.label(name)
         try:
             yield

@@ -353,7 +353,7 @@ def names(function):
     return {p.name for p in parameters if p.name != "self" and p.kind is not p.VAR_POSITIONAL}
 
 
-def refused(call, name, value, accepted):
+def check_outcome(call, name, value, accepted):
     """Call; an odd value that is not accepted must be an error of one line.
 
     Return what a call that was accepted returns.
@@ -382,7 +382,7 @@ def sweep(function, given, table, leaves=lambda result: None):
     before = set(Path.cwd().iterdir())
     for name, taken in table.items():
         for label, value in ODD.items():
-            result = refused(
+            result = check_outcome(
                 partial(function, **{**given, name: value}), name, value, label in taken
             )
             if result is None and label not in taken:

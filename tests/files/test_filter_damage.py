@@ -14,7 +14,7 @@ import reference
 import reference_filter
 from repairing import bytes_of, flip
 from speeds import slow
-from systemcalls import at_first_call, refused
+from systemcalls import at_first_call, failing_calls
 
 import fpstore
 from fpstore.query.generation import Generation
@@ -278,7 +278,7 @@ def test_something_else_in_place_of_a_filter(good, copy, told):
 
 
 def test_a_file_that_cannot_be_read_is_left_out(copy, told):
-    with refused("pread", "filter-001.fpf", errno.EIO):
+    with failing_calls("pread", "filter-001.fpf", errno.EIO):
         assert is_left_out(copy, told)
 
 

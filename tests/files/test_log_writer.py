@@ -17,7 +17,7 @@ from logs import (
     same,
     with_words,
 )
-from systemcalls import refused
+from systemcalls import failing_calls
 
 from fpstore.errors import StorageError
 from fpstore.format import log_writer
@@ -216,7 +216,7 @@ def test_a_disk_that_refuses_everything_for_a_while(path, monkeypatch):
     writer = open_writer(path)
     writer.append(pack_change(CHANGES[0]), durable=True)
     writer.publish()
-    with monkeypatch.context() as patch, refused("pwrite"):
+    with monkeypatch.context() as patch, failing_calls("pwrite"):
         patch.setattr(os, "pwritev", half)
         with pytest.raises(StorageError, match="No space left"):
             writer.append(pack_change(CHANGES[1]), durable=True)

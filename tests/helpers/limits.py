@@ -1,7 +1,7 @@
-"""What the package does at once: batches, parts, pieces, and what is kept in memory.
+"""Limits of the package, by name: batches, parts, pieces, attempts, and what is kept in memory.
 
-A test that needs many batches of few rows sets a limit by its name here. This is the one place that
-knows where the package keeps them.
+A test that needs many batches of few rows sets a limit by its name here, so that a limit that moves
+is changed in one place.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ import pytest
 
 SetLimits = Callable[..., None]  # the fixture
 # name of a limit: its modules, and the constant
-PLACES = {
+LIMITS = {
     # changes and merges
     "merge_changes": ("change.writer", "MIN_CHANGES"),
     "commit_rows": ("change.committer", "GROUP_ROWS"),
@@ -129,13 +129,13 @@ PLACES = {
 def limited(**limits):
     """Set limits by their names, for as long as the context lasts."""
     with pytest.MonkeyPatch.context() as patch:
-        change_limits(patch, **limits)
+        patch_limits(patch, **limits)
         yield
 
 
-def change_limits(patch, **limits):
+def patch_limits(patch, **limits):
     for name, limit in limits.items():
-        modules, constant = PLACES[name]
+        modules, constant = LIMITS[name]
         for module in modules.split():
             patch.setattr(f"fpstore.{module}.{constant}", limit)
 
@@ -144,4 +144,4 @@ def change_limits(patch, **limits):
 def set_limits():
     """Return set_limits(**limits), which sets limits by their names until the test ends."""
     with pytest.MonkeyPatch.context() as patch:
-        yield partial(change_limits, patch)
+        yield partial(patch_limits, patch)

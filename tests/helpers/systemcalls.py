@@ -1,4 +1,4 @@
-"""Meetings and faults at calls of the system, which any way to read and write files makes."""
+"""Faults, and actions of a test, at calls of the system, which any way to use files makes."""
 
 import errno
 import os
@@ -11,32 +11,28 @@ import pytest
 def path_of(name, arguments, options):
     """Return the path of the file that a call opens, reads, writes, or gives a name."""
     place, folder = (1, "dst_dir_fd") if name in ("rename", "replace", "link") else (0, "dir_fd")
-    file, above = arguments[place], options.get(folder)
+    file, parent = arguments[place], options.get(folder)
     if isinstance(file, int):
         return os.readlink(f"/proc/self/fd/{file}")  # noqa: PTH115
-    return str(file) if above is None else str(Path(f"/proc/self/fd/{above}").readlink() / file)
-
-
-def always(*_, **__):
-    return True
+    return str(file) if parent is None else str(Path(f"/proc/self/fd/{parent}").readlink() / file)
 
 
 @contextmanager
-def at_calls(name, work, suffix="", when=always):
-    """Let ``work(call)`` make the calls ``os.<name>`` for files whose paths end with a suffix.
+def at_calls(name, work, suffix="", when=None):
+    """Replace ``os.<name>`` by ``work(call)`` for files whose paths end with a suffix.
 
-    Of these calls only those for whose arguments ``when`` is true.
+    ``when`` takes the arguments of a call, and says whether it is replaced.
     """
-    make = getattr(os, name)
+    original = getattr(os, name)
 
-    def meet(*arguments, **options):
-        ours = path_of(name, arguments, options).endswith(suffix)
-        if ours and when(*arguments, **options):
-            return work(lambda: make(*arguments, **options))
-        return make(*arguments, **options)
+    def replacement(*arguments, **options):
+        is_target = path_of(name, arguments, options).endswith(suffix)
+        if is_target and (when is None or when(*arguments, **options)):
+            return work(lambda: original(*arguments, **options))
+        return original(*arguments, **options)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, name, meet)
+        patch.setattr(os, name, replacement)
         yield
 
 
@@ -45,7 +41,7 @@ def at_first_call(name, suffix="", before=lambda: None, after=lambda: None):
     """Do something once, before or after a call ``os.<name>``; yield the list of such calls."""
     calls = []
 
-    def meet(call):
+    def work(call):
         calls.append(suffix)
         if len(calls) > 1:
             return call()
@@ -54,16 +50,16 @@ def at_first_call(name, suffix="", before=lambda: None, after=lambda: None):
         after()
         return result
 
-    with at_calls(name, meet, suffix):
+    with at_calls(name, work, suffix):
         yield calls
 
 
 @contextmanager
-def refused(name, suffix="", code=errno.ENOSPC, when=always):
+def failing_calls(name, suffix="", code=errno.ENOSPC, when=None):
     """Let calls ``os.<name>`` fail, by default as on a full disk."""
 
-    def refuse(_):
+    def fail(_):
         raise OSError(code, os.strerror(code))
 
-    with at_calls(name, refuse, suffix, when):
+    with at_calls(name, fail, suffix, when):
         yield

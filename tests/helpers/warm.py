@@ -26,7 +26,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 PR_SET_CHILD_SUBREAPER = 36
-LONGEST_REQUEST = 100_000  # bytes: below what a socket takes as one message
+MAX_REQUEST_BYTES = 100_000  # bytes: below what a socket takes as one message
 # What the interpreter, the loader, the C library, NumPy and the kernel read when a process starts.
 READ_AT_START = re.compile(
     r"PYTHON(?!UNBUFFERED)|LD_|LC_|LANG|OPENBLAS|OMP_|MALLOC|GLIBC|FPSTORE_ISA|FPSTORE_SHOW_LEAKS"
@@ -126,7 +126,7 @@ def install():
                 "environment": environment,
             }
             request = json.dumps(child).encode()
-        if not 0 < len(request) < LONGEST_REQUEST:
+        if not 0 < len(request) < MAX_REQUEST_BYTES:
             return TRUE_START(self, *arguments)
         ends = (start.p2cread, start.c2pwrite, start.errwrite)
         try:
@@ -162,7 +162,7 @@ def serve(number):
     gc.collect()
     gc.freeze()  # or a collection would copy the pages of what is imported in each child
     while True:
-        request, files, *_ = socket.recv_fds(requests, 2 * LONGEST_REQUEST, 3)
+        request, files, *_ = socket.recv_fds(requests, 2 * MAX_REQUEST_BYTES, 3)
         if not request:
             os._exit(0)
         reading, writing = os.pipe()

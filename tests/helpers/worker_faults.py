@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 FOLDER = "FPSTORE_WORKER_FAULTS"  # the variable of the environment
-LONGEST_WAIT = 120  # seconds: a test that needs more has failed
+MAX_WAIT_SECONDS = 120  # seconds: a test that needs more has failed
 
 
 def worker_path(folder, helpers):
@@ -92,12 +92,12 @@ def _fail(target):
 def _kill(target):
     # Spark: the JVM of the executor, above the parent of all its workers
     os.kill(parent_of(os.getppid()), signal.SIGKILL)
-    time.sleep(LONGEST_WAIT)  # until that parent ends this process, too
+    time.sleep(MAX_WAIT_SECONDS)  # until that parent ends this process, too
 
 
 def _straggle(target):
     """Wait until another process has done the task."""
-    last = time.monotonic() + LONGEST_WAIT
+    last = time.monotonic() + MAX_WAIT_SECONDS
     while not target.exists():
         assert time.monotonic() < last, "no other process has done it"
         time.sleep(0.05)

@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from building import listing, make_rows, pieces
+from limits import patch_limits
 
 import fpstore
 from fpstore.design.families import _lookups
@@ -66,7 +67,7 @@ def test_design_of_too_many_lookups_is_refused_before_any_write(tmp_path, monkey
     message = r"flip-1 needs .* look-ups in table 0 at radius 7; .* choose a design"
     with pytest.raises(fpstore.InputError, match=message):
         fpstore.build(tmp_path / "s", Unread(), design="flip-1", radius=7)
-    monkeypatch.setattr("fpstore.design.families.MAX_VARIANTS", 1000)
+    patch_limits(monkeypatch, table_variants=1000)
     monkeypatch.setattr("fpstore.building.generation_writer.TableWriter", None)
     _lookups.cache_clear()
     with pytest.raises(fpstore.InputError, match=message):

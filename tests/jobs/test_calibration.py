@@ -10,12 +10,12 @@ import scipy.stats
 from speeds import crossed
 
 import fpstore
-from fpstore.calibration import calibrate, texts
+from fpstore.calibration import calibrate
 from fpstore.calibration.measures import Rate
 from fpstore.calibration.seeded import Draws, Reservoir
 from fpstore.calibration.settings import SETTINGS, parse_setting
 from fpstore.calibration.text_changes import Material, TextChange
-from fpstore.calibration.texts import CHARACTERS, LONGEST, resembling_pairs, shingle_sets
+from fpstore.calibration.texts import CHARACTERS, MAX_TEXT_CHARS, resembling_pairs, shingle_sets
 from fpstore.errors import InputError
 from fpstore.hashing import ImageHash, MinHash, SimHash
 
@@ -224,7 +224,7 @@ def test_the_threshold_of_a_radius_gives_it_again():
             )
 
 
-def test_a_sample_is_random_and_the_same_again(monkeypatch):
+def test_a_sample_is_random_and_the_same_again(set_limits):
     table = pa.table({"text": [*texts_of(200), None, " \n", ""]})
 
     def sampled(size, seed):
@@ -246,16 +246,16 @@ def test_a_sample_is_random_and_the_same_again(monkeypatch):
     texts_in_order = table["text"].to_pylist()
     assert [text for text in texts_in_order if text in set(first)] == first
     assert (len(first), single.grouped) == (50, 200)
-    monkeypatch.setattr(texts, "MAX_CHARS", sum(map(len, filter(None, texts_in_order))) // 2)
+    set_limits(calibration_chars=sum(map(len, filter(None, texts_in_order))) // 2)
     assert 80 < sampled(50, 1)[0].grouped < 120
     long = calibrate(
-        pa.table({"text": ["a b " * LONGEST, "c d e f g h i j"]}),
+        pa.table({"text": ["a b " * MAX_TEXT_CHARS, "c d e f g h i j"]}),
         text="text",
         settings=["size=1"],
         changes=["truncate=0.1"],
         threads=1,
     )
-    assert len(long.sample.items[0]) == LONGEST
+    assert len(long.sample.items[0]) == MAX_TEXT_CHARS
 
 
 def test_threads_do_not_matter():

@@ -13,7 +13,7 @@ from PIL import Image, ImageFilter, ImageOps
 
 from fpstore.calibration import calibrate, settings
 from fpstore.calibration.image_changes import ImageChange
-from fpstore.calibration.pictures import LARGEST
+from fpstore.calibration.pictures import MAX_SIDE
 from fpstore.errors import InputError, MissingExtraError
 from fpstore.hashing import ImageHash, SimHash
 
@@ -138,7 +138,7 @@ def test_what_is_left_out_or_made_smaller_is_counted(photos):
     (photos / "cut.jpg").write_bytes(encoded(scene(30), "JPEG")[:3000])
     (photos / "empty.png").write_bytes(b"")
     (photos / "notes.txt").write_text("no picture")
-    (photos / "large.png").write_bytes(encoded(scene(31, (LARGEST + 1, 40))))
+    (photos / "large.png").write_bytes(encoded(scene(31, (MAX_SIDE + 1, 40))))
     notices = []
     result = found_by(photos, on_notice=lambda path, why: notices.append((path.name, why)))
     assert (result.sample.documents, result.sample.empty) == (COUNT + 1, 1)

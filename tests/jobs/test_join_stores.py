@@ -15,11 +15,11 @@ from speeds import crossed, slow
 
 import fpstore
 from fpstore import MinHash
+from fpstore.base.arrays import nth_combinations
 from fpstore.base.width import WIDTHS, Width
 from fpstore.errors import InputError
 from fpstore.io import open_reader
 from fpstore.jobs import pairs as jobs_pairs
-from fpstore.jobs.pairs import nth_combinations
 from fpstore.query.store_snapshot import StoreSnapshot
 
 

@@ -15,7 +15,7 @@ from speeds import crossed, slow
 
 import fpstore
 from fpstore.io import open_reader
-from fpstore.io.parquet import parquet_errors
+from fpstore.io.parquet import translate_parquet_errors
 
 MIB = 1 << 20
 # A verb of the command line, in a process that may take some memory more than it has.
@@ -251,7 +251,7 @@ def test_ids_that_are_small_in_the_file(tmp_path):
 
 
 def test_pyarrow_without_memory_does_not_blame_the_file():
-    with pytest.raises(MemoryError), parquet_errors(pa, "a.parquet"):
+    with pytest.raises(MemoryError), translate_parquet_errors(pa, "a.parquet"):
         raise pa.ArrowMemoryError("malloc of size 64 failed")
 
 

@@ -13,7 +13,7 @@ from inputs import json_lines
 from letters import Letters, some_words
 from reference_lsh import Model
 from speeds import crossed
-from systemcalls import refused
+from systemcalls import failing_calls
 
 import fpstore
 from fpstore import InputError, MinHash, _kernel, lsh
@@ -339,7 +339,7 @@ def test_numbers_of_refused_documents_are_not_reused(tmp_path):
     built(tmp_path / "i", WORDS[:10]).close()
     with opened(tmp_path / "i", "r+") as index:
         with (
-            refused("pwritev", "documents/gen-00000001/log"),
+            failing_calls("pwritev", "documents/gen-00000001/log"),
             pytest.raises(fpstore.StorageError, match="No space left"),
         ):
             index.insert(WORDS[10:13], ["a", "b", "c"])

@@ -14,7 +14,7 @@ from forks import wait_for
 from sets import make_set
 from speeds import crossed
 from store_model import Model, check_merged, content_of, words
-from systemcalls import at_calls, refused
+from systemcalls import at_calls, failing_calls
 
 import fpstore
 from fpstore.building.generation_writer import TrackedWork
@@ -376,7 +376,7 @@ def test_join_that_cannot_be_taken_up_is_seen_by_its_own_process(tmp_path, path)
 
             def rename_and_fill_the_disk(rename):
                 rename()
-                writes = refused(
+                writes = failing_calls(
                     "open", "/log", when=lambda _, flags, *__, **___: flags & os.O_RDWR
                 )
                 stack.enter_context(writes)

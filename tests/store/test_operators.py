@@ -12,7 +12,7 @@ import pytest
 from background import wait_for_threads
 from commandline import failure, fine
 from limits import limited
-from systemcalls import refused
+from systemcalls import failing_calls
 
 import fpstore
 
@@ -28,7 +28,7 @@ def path(tmp_path):
 def failed_in_the_background(path):
     """Insert until a merge in the background has begun, and wait until it has failed."""
     with (
-        refused("fsync", "manifest.json.tmp"),
+        failing_calls("fsync", "manifest.json.tmp"),
         limited(merge_changes=1),
         fpstore.open(path, "r+", merge_at=0.0001) as store,
     ):
@@ -65,7 +65,7 @@ def test_a_merge_that_failed_puts_off_the_next_and_no_other(path, set_limits):
         for number, (inserted, fails, generation) in enumerate(
             [(50, True, 1), (49, False, 1), (1, False, 2), (50, False, 3)]
         ):
-            with refused("fsync", "manifest.json.tmp") if fails else nullcontext():
+            with failing_calls("fsync", "manifest.json.tmp") if fails else nullcontext():
                 store.insert(np.arange(inserted, dtype=np.uint64) + np.uint64(1000 * (number + 1)))
                 wait_for_threads("merge")
             assert store.stats()["generation"] == generation

@@ -247,7 +247,7 @@ def test_statistics(tmp_path, bits):
         slow(256, "columns-16"),
     ],
 )
-def test_merge_and_low_memory_build_write_the_same_tables(tmp_path, monkeypatch, bits, design):
+def test_merge_and_low_memory_build_write_the_same_tables(tmp_path, set_limits, bits, design):
     width, rng = Width(bits), np.random.default_rng(bits)
     rows = rng.integers(0, 2**64, (4000, width.words), np.uint64)
     rows[::3, 0] = 7 << 32  # ties
@@ -259,10 +259,7 @@ def test_merge_and_low_memory_build_write_the_same_tables(tmp_path, monkeypatch,
         return [file.read_bytes() for file in sorted((tmp_path / name).glob("gen-*/table-*"))]
 
     fpstore.build(tmp_path / "whole", width.to_array(rows[100:]), width=bits, design=design).close()
-    monkeypatch.setattr("fpstore.building.external_sort.PAIR_BYTES", 1 << 15)
-    monkeypatch.setattr("fpstore.building.external_sort.SORT_BYTES", 1 << 15)
-    for module in ("columns", "external_sort"):
-        monkeypatch.setattr(f"fpstore.building.{module}.COPY_ROWS", 1 << 10)
+    set_limits(pair_bytes=1 << 15, sort_bytes=1 << 15, copy_rows=1 << 10)
     fpstore.build(
         tmp_path / "parts", width.to_array(rows[100:]), width=bits, design=design, memory="64MiB"
     ).close()

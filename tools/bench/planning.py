@@ -18,7 +18,7 @@ from bench.far import KINDS, near
 from bench.harness import SMOKE_LOG2, Bench, Result, kernel_tables, microseconds, ratio
 from fpstore import _kernel
 from fpstore.base.width import Width
-from fpstore.building.builder import Options, build_store
+from fpstore.building.builder import BuildOptions, build_store
 from fpstore.design.blocks import CODECS
 from fpstore.design.costs import (
     BATCH_QUERIES,
@@ -275,7 +275,7 @@ def _ranked(bench: Bench, case: Ranked, rows: Any, radius: int) -> Result:
     stores = []
     for p in plans:
         path = bench.folder / f"{p.name}.fps"
-        options = Options(radius, case.width, p.design)
+        options = BuildOptions(radius, case.width, p.design)
         build_store(path, rows, None, options, overwrite=True)
         stores.append(fpstore.open(path))
     out: dict[str, Any] = {

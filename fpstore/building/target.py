@@ -10,8 +10,8 @@ from pathlib import Path
 
 from fpstore.base.keywords import keyword
 from fpstore.disk.folders import (
-    ASIDE,
     exchange,
+    put_back,
     remove_abandoned,
     shorten_name,
     sync_folder,
@@ -69,7 +69,7 @@ class Target:
     def _prepare(self) -> None:
         path = self.path
         refuse_inside_store(path)
-        self._put_back()
+        put_back(self.path, temporary_prefix(self.path), self._is_own_store)
         if path.is_symlink() or path.exists():
             if not self._is_own_store(path):
                 kind = "an fpstore store" if self._is_own_store is is_store else "an LSH index"
@@ -141,17 +141,6 @@ class Target:
         except OSError as error:
             outcome = "; the new store is in place, but may be lost in a power failure"
             raise refusal_error(self.path, error, outcome) from error
-
-    def _put_back(self) -> None:
-        """Put the old store back, if a builder was killed while it was set aside."""
-        if not (self.path.is_symlink() or self.path.exists()):
-            for aside in self.path.parent.glob(
-                f"{glob.escape(temporary_prefix(self.path))}*{ASIDE}"
-            ):
-                if self._is_own_store(aside):
-                    with translate_refusals(self.path, NOTHING_CHANGED):
-                        aside.rename(self.path)
-                    return
 
 
 def temporary_prefix(path: Path) -> str:

@@ -17,10 +17,9 @@ from fpstore.calibration.texts import read_texts
 from fpstore.errors import InputError
 from fpstore.hashing import Fingerprinter
 from fpstore.hashing.corpora import corpus_paths, open_corpus
-from fpstore.hashing.documents import Notice, Walk
+from fpstore.hashing.documents import Notice, walk_pictures
 from fpstore.hashing.minhash import MinHash, least_jaccard
 from fpstore.hashing.page_text import check_extractor
-from fpstore.io.files import HIDDEN_AMONG_PICTURES
 from fpstore.io.source import Projection
 from fpstore.jobs.dedup_job import DEDUP_METHOD
 from fpstore.jobs.row_spec import with_columns
@@ -235,9 +234,8 @@ def calibrate(
     if image:
         if text is not None or html:
             raise InputError("pictures are files and folders: leave out text= and html=")
-        pictures = read_pictures(
-            Walk(corpus_paths(source), hidden=HIDDEN_AMONG_PICTURES), options, resources, on_notice
-        )
+        walk = walk_pictures(corpus_paths(source))
+        pictures = read_pictures(walk, options, resources, on_notice)
         return measure(pictures, options, resources)
     columns, extractor = text_columns(text), check_extractor(html) or False
     corpus = open_corpus(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import glob
 import itertools
 import os
 from contextlib import ExitStack, closing
@@ -19,7 +18,7 @@ from fpstore.care.reports import RepairReport
 from fpstore.care.verify import verify_store
 from fpstore.design.families import Design, check_radius
 from fpstore.disk.files import open_file
-from fpstore.disk.folders import ASIDE, exchange, remove_tree, shorten_name, sync_folder
+from fpstore.disk.folders import exchange, put_back, remove_tree, shorten_name, sync_folder
 from fpstore.disk.locks import LOCK_FILE, WriterLock, process_name
 from fpstore.disk.refusals import NOTHING_CHANGED, translate_refusals
 from fpstore.errors import (
@@ -62,7 +61,8 @@ def repair_store(
         )
     if in_place:
         path = path.resolve()  # through a link, the store that it names
-        _put_back(path)
+        name = shorten_name(path.name, len(".damaged") + NUMBER_ROOM)
+        put_back(path, f"{name}.damaged", looks_like_store)
     if not looks_like_store(path):
         raise (
             not_a_store_error(path)
@@ -104,17 +104,6 @@ def _free_name(path: Path, ending: str, suffix: str = "") -> Path:
         for number in itertools.chain([""], map("-{}".format, itertools.count(2)))
     )
     return next(name for name in names if not (name.exists() or name.is_symlink()))
-
-
-def _put_back(path: Path) -> None:
-    """Put a store back that a killed repair has set aside, where folders cannot be exchanged."""
-    if not path.exists():
-        name = shorten_name(path.name, len(".damaged") + NUMBER_ROOM)
-        for aside in path.parent.glob(f"{glob.escape(name)}.damaged*{ASIDE}"):
-            if looks_like_store(aside):
-                with translate_refusals(path, NOTHING_CHANGED):
-                    aside.rename(path)
-                return
 
 
 def _keep_writers_away(path: Path, stack: ExitStack) -> None:

@@ -37,10 +37,9 @@ from fpstore.cli.verb import Arguments, fail, translate_usage_errors, verb
 from fpstore.errors import InputError, one_line, plural, shorten
 from fpstore.hashing import Fingerprinter, ImageHash, MinHash, SimHash
 from fpstore.hashing.corpora import corpus_paths, open_source
-from fpstore.hashing.documents import ROW_SUFFIXES, DocumentFiles, Walk
+from fpstore.hashing.documents import ROW_SUFFIXES, DocumentFiles, Walk, walk_pictures
 from fpstore.hashing.page_text import main_texts
 from fpstore.hashing.registry import dump_weights
-from fpstore.io.files import HIDDEN_AMONG_PICTURES
 from fpstore.io.sink import Sink
 from fpstore.io.source import Projection
 from fpstore.jobs import GROUPINGS
@@ -165,7 +164,7 @@ def _calibration(args: Arguments) -> Calibration:
         warnings.filterwarnings("ignore", module=r"PIL\b")  # the notices report what cannot be read
         if not args.settings and PDQ not in {setting.name for setting in choice.settings}:
             args.note("method=pdq is not compared: pip install pdqhash")
-        walk = Walk(corpus_paths(args.inputs), args.suffixes, hidden=HIDDEN_AMONG_PICTURES)
+        walk = walk_pictures(corpus_paths(args.inputs), args.suffixes)
         with args.bars() as bars:
             resources = args.resources(bars)
             result = measure(read_pictures(walk, choice, resources, notices), choice, resources)

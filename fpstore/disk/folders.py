@@ -14,6 +14,8 @@ from pathlib import Path
 
 import xxhash
 
+from fpstore.disk.refusals import NOTHING_CHANGED, translate_refusals
+
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 ASIDE = "-old"
@@ -178,3 +180,17 @@ def exchange(new: Path, old: Path) -> None:
         raise
     with suppress(OSError):  # the new one is in place, and the next build removes the other
         aside.rename(new)
+
+
+def put_back(path: Path, beginning: str, is_store: Callable[[Path], bool]) -> None:
+    """Put a store back that a killed process has set aside, where folders cannot be exchanged.
+
+    ``beginning`` is that of the names of folders that were set aside.
+    """
+    if os.path.lexists(path):
+        return
+    for aside in path.parent.glob(f"{escape(beginning)}*{ASIDE}"):
+        if is_store(aside):
+            with translate_refusals(path, NOTHING_CHANGED):
+                aside.rename(path)
+            return

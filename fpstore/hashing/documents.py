@@ -35,6 +35,7 @@ from fpstore.io.encodings import (
 )
 from fpstore.io.files import (
     HIDDEN,
+    HIDDEN_AMONG_PICTURES,
     MAX_FILE_BYTES,
     FileState,
     HiddenNames,
@@ -251,6 +252,11 @@ class Walk:
             else:
                 visible.append(name)
         return [(folder / name, _stat(folder / name, follow=self._follow)) for name in visible]
+
+
+def walk_pictures(paths: Paths, suffixes: Iterable[str] | None = None, **options: Any) -> Walk:
+    """Return the files of paths that may be pictures."""
+    return Walk(paths, suffixes, hidden=HIDDEN_AMONG_PICTURES, **options)
 
 
 def _stat(path: Path, *, follow: bool = True) -> os.stat_result:

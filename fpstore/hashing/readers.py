@@ -32,12 +32,13 @@ from fpstore.hashing.documents import (
     Walk,
     document_id,
     skip_reason,
+    walk_pictures,
 )
 from fpstore.hashing.fields import TextColumns, column_fingerprinter
 from fpstore.hashing.html import MainText, page_fingerprinter
 from fpstore.hashing.image import ImageHash, Rejection
 from fpstore.hashing.vector_base import Block, VectorFingerprinter
-from fpstore.io.files import HIDDEN_AMONG_PICTURES, check_paths, error_location
+from fpstore.io.files import check_paths, error_location
 from fpstore.io.reader import CHUNK_ROWS, MAX_CHUNK_ROWS, Reader, open_vectors
 from fpstore.io.source import Batch, IdRule, IdType, Projection, RowSource, select_ids
 
@@ -537,13 +538,12 @@ class ImageReader(HashingReader):
         chunk_pictures = check_whole(chunk_pictures, 1, 1 << 30, "chunk_pictures")
         self._threads, self._memory = parse_threads(threads), parse_memory(memory)
         _check_fingerprinter(fingerprinter, ("pictures",), "ImageHash()")
-        self._walk = Walk(
+        self._walk = walk_pictures(
             paths,
             suffixes,
             recursive=recursive,
             follow_symlinks=follow_symlinks,
             max_bytes=max_bytes,
-            hidden=HIDDEN_AMONG_PICTURES,
         )
         self._rejection = ""  # of the last picture without a fingerprint
         projection = Projection(id="id", width=Width(fingerprinter.width))

@@ -108,10 +108,15 @@ def _side(store: Any, other: Any, ids: Any) -> tuple[Side, Callable[[], JobIdent
         return rows, lambda: {"other rows": rows.digest()}
     if ids is not None:
         raise InputError("ids are for fingerprints: a store has its own")
-    if other.width != store.width:
-        raise InputError(f"this store holds {store.width} bits, and the other one {other.width}")
+    check_same_width(store.width, other.width)
     snapshot, identity = _snapshot_and_identity("other store", other)
     return snapshot, lambda: identity
+
+
+def check_same_width(width: int, other_width: int) -> None:
+    """Refuse to join stores of two widths."""
+    if other_width != width:
+        raise InputError(f"this store holds {width} bits, and the other one {other_width}")
 
 
 def _snapshot_and_identity(name: str, store: Any) -> tuple[Snapshot, JobIdentity]:

@@ -22,12 +22,12 @@ from fpstore.base.arrays import is_run_start
 from fpstore.base.resources import Resources
 from fpstore.base.width import Width, empty_rows
 from fpstore.design.families import check_radius
-from fpstore.errors import InputError
 from fpstore.io import open_writer
 from fpstore.io.writers import ColumnKind
 from fpstore.jobs.joining import PairColumns
 from fpstore.jobs.pairs import id_batches
 from fpstore.jobs.row_spec import RESOLVED, Spec
+from fpstore.jobs.store_job import check_same_width
 from fpstore.plans.inputs import StoreState, shard_paths, store_context
 from fpstore.plans.outputs import FORMATS, output_folder
 from fpstore.plans.shuffle import slice_places, table_keys, usual_slice_rows
@@ -138,10 +138,7 @@ class PairsWork(Work):
             names = [spec.store] if spec.other is None else [spec.store, spec.other]
             stores = [stack.enter_context(store_context(store)) for store in names]
             width, sides = stores[0].width, [Side.from_store(store) for store in stores]
-            if stores[-1].width != width:
-                raise InputError(
-                    f"this store holds {width} bits, and the other one {stores[-1].width}"
-                )
+            check_same_width(width, stores[-1].width)
             usual = stores[0].radius
             radius = usual if spec.radius is None else check_radius(spec.radius, width)
         rows = sum(side.rows for side in sides)

@@ -315,21 +315,21 @@ def _ranked(suggestions: Sequence[Suggestion]) -> list[Suggestion]:
     """
     ranked = sorted(
         suggestions,
-        key=lambda each: (
-            each.radius is None,
-            not each.fits,
-            0 if each.fits or each.wrong is None else each.wrong.value,
-            -each.recall.value,
+        key=lambda suggestion: (
+            suggestion.radius is None,
+            not suggestion.fits,
+            0 if suggestion.fits or suggestion.wrong is None else suggestion.wrong.value,
+            -suggestion.recall.value,
         ),
     )
     if not ranked[0].fits:
         return ranked
     low = ranked[0].recall.interval[0]
     first = min(
-        (each for each in ranked if each.fits and each.recall.value >= low),
-        key=lambda each: (
-            each.measured.setting.fingerprinter.name != DEDUP_METHOD,
-            each.measured.width,
+        (suggestion for suggestion in ranked if suggestion.fits and suggestion.recall.value >= low),
+        key=lambda suggestion: (
+            suggestion.measured.setting.fingerprinter.name != DEDUP_METHOD,
+            suggestion.measured.width,
         ),
     )
-    return [first, *(each for each in ranked if each is not first)]
+    return [first, *(suggestion for suggestion in ranked if suggestion is not first)]

@@ -84,12 +84,12 @@ class Comparison:
         features = [Feature(name, a.get(name, 0), b.get(name, 0)) for name in {**a, **b}]
         self.shared = len(a.keys() & b.keys())
         self.jaccard = self.shared / len(features)
-        greater = sum(max(each.weight_a, each.weight_b) for each in features)
-        smaller = sum(min(each.weight_a, each.weight_b) for each in features)
+        greater = sum(max(feature.weight_a, feature.weight_b) for feature in features)
+        smaller = sum(min(feature.weight_a, feature.weight_b) for feature in features)
         self.weighted_jaccard = smaller / greater if greater else 1.0
         self.differing = sorted(
-            (each for each in features if each.weight_a != each.weight_b),
-            key=lambda each: (-abs(each.weight_a - each.weight_b), each.text),
+            (feature for feature in features if feature.weight_a != feature.weight_b),
+            key=lambda feature: (-abs(feature.weight_a - feature.weight_b), feature.text),
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -82,7 +82,7 @@ def _open_files(generation: Generation, store: int, stack: ExitStack) -> dict[st
     ``store`` is the descriptor of the store's folder.
     """
     try:
-        folder = open_folder(generation.folder, above=store)
+        folder = open_folder(generation.folder, parent=store)
     except FileNotFoundError as error:
         raise missing_error(generation.folder) from error
     except OSError as error:

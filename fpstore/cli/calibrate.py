@@ -207,20 +207,23 @@ def _percent(rate: Rate | None) -> str:
 def _print_settings(result: Calibration) -> None:
     columns = ["setting", "width", "radius", "recall", "strangers"]
     limit, rows = "", list[list[str]]()
-    for each in result.suggestions:
-        setting, strangers = each.measured.setting, each.strangers
-        cells = [setting.name, str(each.measured.width), "none", "", ""]
-        if each.radius is not None:
+    for suggestion in result.suggestions:
+        setting, strangers = suggestion.measured.setting, suggestion.strangers
+        cells = [setting.name, str(suggestion.measured.width), "none", "", ""]
+        if suggestion.radius is not None:
             # 95 in 100 times the true share is lower
             near = f"{strangers.count:,} (<{strangers.interval[1]:.0e})"
-            cells[2:] = [str(each.radius), _percent(each.recall), near]
+            cells[2:] = [str(suggestion.radius), _percent(suggestion.recall), near]
         rows.append(cells)
     if not result.options.images:
         columns = [*columns[:3], "threshold", *columns[3:], "removed", "wrong"]
         limit = f", at most {100 * result.options.most_wrong:.3g}% removed wrongly"
-        for cells, each in zip(rows, result.suggestions, strict=True):
-            cells.insert(3, "" if each.threshold is None else f"{each.threshold:.2f}")
-            cells += [f"{each.removed.count:,}" if each.removed else "", _percent(each.wrong)]
+        for cells, suggestion in zip(rows, result.suggestions, strict=True):
+            cells.insert(3, "" if suggestion.threshold is None else f"{suggestion.threshold:.2f}")
+            cells += [
+                f"{suggestion.removed.count:,}" if suggestion.removed else "",
+                _percent(suggestion.wrong),
+            ]
     title = f"Settings for {result.sample.documents:,} {result.options.items}{limit}"
     print_table(f"{title}, the suggested one first", columns, rows)
 

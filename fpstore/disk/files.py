@@ -1,4 +1,4 @@
-"""Opening and closing the files of a store, reading and writing at places.
+"""Opening and closing the files and folders of a store, reading and writing at places.
 
 An unreadable place is an error, not a signal.
 
@@ -73,14 +73,14 @@ def open_regular(path: Path, flags: int, folder: int | None = None, then: str = 
     return descriptor
 
 
-def open_folder(path: Path, flags: int = os.O_RDONLY, above: int | None = None) -> int:
-    """Open a folder of a store, in an open folder if that is given.
+def open_folder(path: Path, flags: int = os.O_RDONLY, parent: int | None = None) -> int:
+    """Open a folder of a store; ``parent`` is the descriptor of the folder around it.
 
     A link or a file of that name is damage.
     """
     try:
         flags |= os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-        return os.open(path if above is None else path.name, flags, dir_fd=above)
+        return os.open(path if parent is None else path.name, flags, dir_fd=parent)
     except OSError as error:
         if error.errno in _NOT_A_FOLDER:
             raise CorruptStoreError(f"{path}: not a folder: {RUN_REPAIR}", path=path) from error

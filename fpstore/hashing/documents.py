@@ -410,7 +410,7 @@ class DocumentFiles(RowSource):
     def batches(
         self, projection: Projection, rule: IdRule | None = None, skipped: int = 0
     ) -> Iterator[Batch]:
-        """Yield the texts and the ids of the files."""
+        """Yield the texts and the ids of the files behind the first ``skipped`` ones."""
         skip = Skip(skipped)
         for documents in batched(
             self.documents(skip),

@@ -565,7 +565,7 @@ def batch_of_values(
 
 
 def id_or_none(value: object) -> int | str | None:
-    """Return what can be an id, and None for other values."""
+    """Return an integer or a string; None for other values, also for True and False."""
     return value if isinstance(value, (int, str)) and not isinstance(value, bool) else None
 
 

@@ -47,7 +47,7 @@ class Reference(NamedTuple):
     def identity(self) -> JobIdentity:
         """Return the facts about the reference that the result of a job depends on.
 
-        The content of a store may change until rows are written.
+        The content of a store is none of them: it may change until rows are written.
         """
         files = [] if self.corpus is None else self.corpus.states()
         path = str(Path(self.path).absolute()) if self.corpus is None else self.path

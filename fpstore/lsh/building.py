@@ -70,6 +70,7 @@ class DocumentPieces:
         return self._source.next_row
 
     def __iter__(self) -> Iterator[Piece]:
+        """Yield the rows of documents, which get their numbers in place."""
         for batch in self._source:
             rows = batch.items.rows
             self.keys.append(np.ascontiguousarray(batch.items.keys).reshape(-1).view(np.uint8))

@@ -24,9 +24,10 @@ LARGE, SMALL = "large-star", "small-star"
 Edges = tuple[Words, Words]  # the nodes that a task groups by, and their neighbours
 
 
-def star_stages(bits: int) -> list[Stage]:
+def star_stages(slice_bits: int) -> list[Stage]:
+    """Return the stages of all rounds, each with a task for each of 2^``slice_bits`` slices."""
     return [
-        Stage(f"{step}-{number}", 1 << bits)
+        Stage(f"{step}-{number}", 1 << slice_bits)
         for number in range(1, ROUNDS + 1)
         for step in (LARGE, SMALL)
     ]

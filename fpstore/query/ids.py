@@ -78,7 +78,7 @@ def fingerprints_of(snapshot: Snapshot, ids: Any) -> tuple[Lims, Words]:
 
 
 def is_single_id(ids: object) -> bool:
-    """Return whether a value is one id, and not a collection of ids."""
+    """Return whether a value is one id, such as a path, and not a collection of ids."""
     return isinstance(ids, (int, str, os.PathLike, np.integer))
 
 

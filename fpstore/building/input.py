@@ -151,7 +151,7 @@ def _next_ids(ids: Iterator[Any]) -> list[Any]:
 def _parts(source: Iterable[Any], width: Width) -> Iterable[Any]:
     from fpstore.io.reader import Reader
 
-    return source.check_width_of(width) if isinstance(source, Reader) else source
+    return source.columns_of_width(width) if isinstance(source, Reader) else source
 
 
 def _is_list_of_arrays(source: object, width: Width | None = None) -> bool:

@@ -207,7 +207,7 @@ class Reader:
             source.bytes_done = 0
         return cut_batches(self._with_final_ids(self._rule), self._chunk_rows, self.unbuffered)
 
-    def check_width_of(self, width: Width) -> Iterator[Batch]:
+    def columns_of_width(self, width: Width) -> Iterator[Batch]:
         """Yield :meth:`columns`; InputError if the reader was opened for another width."""
         if self.width != width.bits:
             raise InputError(

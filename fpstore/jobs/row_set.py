@@ -141,7 +141,7 @@ def read_row_set(other: Any, ids: Any, width: Width) -> RowSet:
         if ids is not None:
             raise InputError("a reader has ids of its own")
         pieces, spooled = [width.empty(0)], SpooledIds()
-        for batch in other.check_width_of(width):
+        for batch in other.columns_of_width(width):
             pieces.append(batch.fingerprints)
             spooled.add(batch.ids)
         spooled.finish()

@@ -49,7 +49,7 @@ INTERNAL = {
     "MinHashSketcher": ("minhash", "with_bands", "with_width"),
     "Pairs": ("bounded",),
     "ProbeSpec": ("inputs_and_columns",),
-    "Reader": ("columns", "of_width"),
+    "Reader": ("columns", "columns_of_width"),
     "Removed": ("batches", "in_memory"),
     "RemovedPieces": ("batches",),
     "RepairReport": ("note",),

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from simhash_oracle import DEFAULTS, is_ignored
 
-from fpstore.errors import FormatVersionError, InputError, MissingExtraError
+from fpstore.errors import FormatVersionError, InputError, MissingExtraError, one_line
 from fpstore.hashing import Fingerprinter, LongestSentences, MinHash, SimHash, from_description
 from fpstore.hashing.registry import readable_description
 
@@ -176,3 +176,16 @@ def test_unknown_names_versions_and_parameters_are_told_apart():
 def test_description_with_malformed_parameters_is_shown_as_it_is():
     malformed = {"name": "simhash", "version": 1, "parameters": 7}
     assert readable_description(malformed) == "simhash 1 (7)"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("ca\udcc3\udca9 \u00e9", "ca\\xc3\\xa9 \u00e9"),
+        ("\udc80\udcff", "\\x80\\xff"),
+        ("\ud800\udc7f", "\\ud800\\udc7f"),
+        ("a\tb\n", "a\\tb\\n"),
+    ],
+)
+def test_bytes_of_file_names_are_shown_as_bytes(text, line):
+    assert one_line(text) == line

@@ -222,6 +222,7 @@ def test_a_radius_at_which_unrelated_texts_are_near_is_noted(tmp_path, monkeypat
         )
         assert result.exit_code == 0
         assert (message in result.stderr) == noted, options
+    assert "in this corpus 100% of the texts or more" in result.stderr
 
 
 @pytest.mark.parametrize("count", [3, 5, 8])

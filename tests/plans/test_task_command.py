@@ -195,8 +195,11 @@ def test_a_plan_of_one_file_is_finished_with_its_list(source):
     for index in range(len(plan)):
         plan.run(index)
     assert not plan.is_finished()
-    plan.finish()
+    output = fine("task", "finish", "p")
     assert plan.is_finished()
+    assert output.splitlines()[0] == "Done"
+    assert "documents" in output
+    assert fine("task", "finish", "p", "--quiet") == ""
 
 
 def test_a_plan_that_is_there_says_how_much_is_done(source):

@@ -167,6 +167,8 @@ def test_the_first_frame_of_an_animation_is_hashed(form):
         match=r"item 1: .* has 4 frames, and frame='all' asks for each: read it with ImageReader",
     ):
         ImageHash(frame="all").fingerprints([encoded(scene(1)), data])
+    with pytest.raises(InputError, match="has 2 frames"):
+        ImageHash(frame="all").fingerprint(animation(2, form))
     image.seek(2)
     assert ImageHash().fingerprint(image) == frames[2]  # an image is the frame that it shows
 

@@ -126,6 +126,14 @@ def test_the_probing_sequence_is_that_of_all_sets_sorted():
     assert costs == pytest.approx(sorted(costs))
 
 
+def test_values_stay_as_indexes_have_them():
+    vectors = [[1.0, -2.0, 0.5, 3.0], [0.1, 0.2, 0.3, 0.4]]
+    assert PStable(dimension=4, radius=1).sketches(vectors, 4).tolist() == [
+        [4073133549, 3236783079, 2104692556, 1925792722],
+        [4073133549, 3236783080, 2104692555, 1925792723],
+    ]
+
+
 def test_probes_need_fewer_bands():
     hasher = PStable(dimension=96, radius=4.4)
     one, eight = (plan(200_000, hasher, 4.4, background=13.0, probes=probes) for probes in (1, 8))

@@ -278,27 +278,27 @@ def measure(
             suggestions.append(Suggestion(measured, radius, fits=radius is not None))
         else:
             rates = sample.removal(hashed, measured.width, radius)
-            suggestions.append(_suggestion(measured, radius, rates, options.most_wrong))
-    return Calibration(sample, options, _ranked(suggestions))
+            suggestions.append(_suggest_radius(measured, radius, rates, options.most_wrong))
+    return Calibration(sample, options, _rank_suggestions(suggestions))
 
 
-def _suggestion(
-    measured: Measurement, high: int, rates: RemovalRates, most_wrong: float
+def _suggest_radius(
+    measured: Measurement, max_radius: int, rates: RemovalRates, most_wrong: float
 ) -> Suggestion:
-    """Return the largest radius with few enough wrong removals, by bisection, or the smallest."""
+    """Suggest the largest radius with few enough wrong removals, by bisection, or radius 0."""
 
-    def at(radius: int) -> Suggestion:
+    def suggest(radius: int) -> Suggestion:
         removed, wrong = rates(radius)
         fits = not wrong.total or wrong.value <= most_wrong
         return Suggestion(measured, radius, fits, removed, wrong)
 
-    best = at(high)
+    best = suggest(max_radius)
     if best.fits or measured.setting.radius is not None:
         return best
-    low, best = 0, at(0)
+    low, high, best = 0, max_radius, suggest(0)
     while best.fits and high - low > 1:
         middle = (low + high) // 2
-        suggestion = at(middle)
+        suggestion = suggest(middle)
         if suggestion.fits:
             low, best = middle, suggestion
         else:
@@ -306,7 +306,7 @@ def _suggestion(
     return best
 
 
-def _ranked(suggestions: Sequence[Suggestion]) -> list[Suggestion]:
+def _rank_suggestions(suggestions: Sequence[Suggestion]) -> list[Suggestion]:
     """Return suggestions, the best first.
 
     Candidates for the first place fit, and their recall is within the confidence interval of the

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -97,7 +98,7 @@ def read_texts(
             options.settings[number].fingerprinter, items, resources.threads
         ),
         grouped=len(texts),
-        removal=removal_of(whole_texts, options, resources.threads),
+        removal=Removals(whole_texts, options, resources.threads).rates_within,
     )
 
 
@@ -128,37 +129,40 @@ def changed_copies(
     return items, copies
 
 
-def removal_of(
-    texts: list[str], options: CalibrationOptions, threads: int
-) -> Callable[[Hashed, int, int], RemovalRates]:
-    """Return a function that counts what `dedup` removes of texts: see `CalibrationSample`.
+class Removals:
+    """What `dedup` removes of texts, and how much of that wrongly.
 
     A removal is wrong if the document shares less than a bound of its shingles of three words with
     the kept one.
     """
-    shingles, resources = shingle_sets(texts, WORDS, threads), UNBOUNDED._replace(threads=threads)
 
-    def removal(hashed: Hashed, width: int, most: int) -> RemovalRates:
-        known = np.flatnonzero(hashed.known[: len(texts)])
-        near = np.sort(_groups(hashed.rows, known, scan_design(most, width), resources).documents)
+    def __init__(self, texts: list[str], options: CalibrationOptions, threads: int) -> None:
+        self._count, self._options = len(texts), options
+        self._shingles = shingle_sets(texts, WORDS, threads)
+        self._resources = UNBOUNDED._replace(threads=threads)
 
-        def rates(radius: int) -> tuple[Rate, Rate]:
-            groups = _groups(hashed.rows, near, scan_design(radius, width), resources)
-            members = group_members(
-                groups,
-                Grouping(radius, options.group, "first"),
-                lambda here: hashed.rows[groups.documents[here]],
-                lambda ids: ids,
-            )
-            documents = members.documents.view(np.intp)
-            kept = documents[members.lims[:-1]][list_numbers(members.lims)][members.is_removed]
-            resemblances = shingles.similarities(documents[members.is_removed], kept)
-            wrong = int((resemblances < options.resemblance).sum())
-            return Rate(len(kept), len(known)), Rate(wrong, len(kept))
+    def rates_within(self, hashed: Hashed, width: int, max_radius: int) -> RemovalRates:
+        """Return a function that takes a radius up to a largest one: see `CalibrationSample`."""
+        known = np.flatnonzero(hashed.known[: self._count])
+        design = scan_design(max_radius, width)
+        near = np.sort(_groups(hashed.rows, known, design, self._resources).documents)
+        return partial(self._rates, hashed.rows, width, near, len(known))
 
-        return rates
-
-    return removal
+    def _rates(
+        self, rows: Words, width: int, near: Words, count: int, radius: int
+    ) -> tuple[Rate, Rate]:
+        groups = _groups(rows, near, scan_design(radius, width), self._resources)
+        members = group_members(
+            groups,
+            Grouping(radius, self._options.group, "first"),
+            lambda here: rows[groups.documents[here]],
+            lambda ids: ids,
+        )
+        documents = members.documents.view(np.intp)
+        kept = documents[members.lims[:-1]][list_numbers(members.lims)][members.is_removed]
+        resemblances = self._shingles.similarities(documents[members.is_removed], kept)
+        wrong = int((resemblances < self._options.resemblance).sum())
+        return Rate(len(kept), count), Rate(wrong, len(kept))
 
 
 def _groups(

@@ -79,9 +79,14 @@ def temporary_folder(parent: Path, beginning: str, ending: str = "") -> Iterator
             path.mkdir()
         yield path
     finally:
-        remove_tree(path)
-        if descriptor >= 0:
-            os.close(descriptor)
+        try:
+            remove_tree(path)
+        except BaseException:  # an interrupt has met the removal
+            remove_tree(path)
+            raise
+        finally:
+            if descriptor >= 0:
+                os.close(descriptor)
 
 
 def _random_path(parent: Path, beginning: str, ending: str) -> Path:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from building import run_python
 from speeds import slow
+from systemcalls import at_first_call
 
 MOMENTS = """
     import os, random, shutil, signal, sys, threading, time
@@ -182,3 +183,18 @@ def test_interrupts_in_a_removal_are_raised_as_interrupts(tmp_path, monkeypatch)
     monkeypatch.setattr(os, "close", interrupted)
     with pytest.raises(KeyboardInterrupt):
         remove_tree(tmp_path / "kept")
+
+
+def test_an_interrupt_in_its_removal_leaves_no_temporary_folder(tmp_path):
+    from fpstore.disk.folders import temporary_folder
+
+    def interrupt():
+        raise KeyboardInterrupt
+
+    with (
+        pytest.raises(KeyboardInterrupt),
+        at_first_call("unlink", "/file", before=interrupt),
+        temporary_folder(tmp_path, ".unfinished-") as folder,
+    ):
+        (folder / "file").write_bytes(b"of a task")
+    assert list(tmp_path.iterdir()) == []

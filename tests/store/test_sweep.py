@@ -58,7 +58,7 @@ def test_a_case_is_drawn_from_its_seed_and_number(tmp_path):
         ),
         slow("StoreSnapshot.get_ids = lambda self, value: os._exit(3)", "ended with status 3"),
         slow("import fpstore.jobs.joining as j; j.pairs_within = lambda *_: iter(())", "pairs("),
-        slow("import fpstore.jobs.joining as k; k.connected = lambda rows, *_: rows", "sets"),
+        slow("import fpstore.jobs.joining as k; k.connect_rows = lambda rows, *_: rows", "sets"),
         slow(
             "import fpstore.jobs.dedup as d; f = d.find_duplicates; "
             "d.find_duplicates = lambda *a: (lambda some, found: (some, "

@@ -148,6 +148,7 @@ def test_version_1_of_samples_and_codes_is_pinned():
     )
 
 
+@pytest.mark.full
 def test_distances_of_samples_are_hypergeometric():
     dimension, width, differing = 512, 64, 60
     a = np.random.default_rng(6).random(dimension) < 0.5

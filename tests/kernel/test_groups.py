@@ -87,6 +87,7 @@ def test_distinct_numbers(kind, count):
             assert not are_distinct(again)
 
 
+@pytest.mark.full
 def test_representatives_are_looked_for_up_to_a_bound():
     """The distances from all rows before were computed.
 

@@ -82,7 +82,8 @@ class IndexSnapshot:
         step = min(ITEMS_AT_ONCE, -(-count // threads)) or 1
         parts = [items.take(slice(start, start + step)) for start in range(0, count, step)]
         return concatenate(
-            run(partial(self._part, radius=radius), parts, threads) or [empty_matches(items.rows)]
+            run(partial(self._probe_items, radius=radius), parts, threads)
+            or [empty_matches(items.rows)]
         )
 
     @cached_property
@@ -108,15 +109,18 @@ class IndexSnapshot:
         matches = self.item_prober.probe(sketch, signature, *bands, radius)
         return [(self.documents.probe(row, 0)[0].ids[0], distance) for row, distance in matches]
 
-    def _part(self, items: Items, radius: int, stop: _kernel.Stop | None) -> MatchColumns:
+    def _probe_items(self, items: Items, radius: int, stop: _kernel.Stop | None) -> MatchColumns:
+        """Return the matches of items, which are halved if their keys have too many documents."""
         keys, layout, count = items.probe_keys, self.layout, len(items.rows)
         most = MAX_CANDIDATES if count > 1 else None
         shared = self.keys.probe_prefixes(
             layout.prefixes(keys.reshape(-1)), layout.prefix_bits, most, stop
         )
-        if shared is None:  # keys with many documents
+        if shared is None:
             halves = slice(0, count // 2), slice(count // 2, count)
-            return concatenate([self._part(items.take(half), radius, stop) for half in halves])
+            return concatenate(
+                [self._probe_items(items.take(half), radius, stop) for half in halves]
+            )
         lims, entries, _ = shared
         owners = np.repeat(np.arange(count * keys.shape[1]) // keys.shape[1], np.diff(lims))
         candidates = np.unique(

@@ -166,6 +166,7 @@ class TextFeatures:
         pages: NDArray[np.int32],
         entries: Counts,
         pool: bytes,
+        samples: int,
     ) -> tuple[Counts, tuple[Words, Bytes, Counts, Words]]: ...
     def hashes(
         self,
@@ -202,17 +203,18 @@ def minhash_features(
 
 class FeatureSets:
     def __init__(self, features: Counts, lims: Words) -> None: ...
-    def similarities(self, a: Words, b: Words) -> NDArray[np.float64]: ...
-    def representatives(
+    def shared(self, a: Words, b: Words) -> Words: ...
+    def contain(self, a: Words, b: Words, share: float) -> Bytes: ...
+    def decide(
         self,
-        rows: Words,
-        lims: Words,
         numbers: Words,
-        radius: int,
-        least: float,
-        most: int,
+        lims: Words,
+        digests: Words,
+        stays: Bytes,
+        contained: float,
+        similar: float,
         stop: Stop | None = None,
-    ) -> tuple[Words, int, int]: ...
+    ) -> Words: ...
 
 def feature_rows(
     features: bytes, offsets: Words, hashing: str, seed: int, row_words: int

@@ -34,12 +34,14 @@ def dedup(
     score: str | None = None,
     method: str | None = None,
     threshold: float | None = None,
+    contained: float | None = None,
+    lossless: bool = False,
+    keep: str | None = None,
+    unknown: str = "keep",
+    estimate: bool | None = None,
     radius: int | None = None,
     width: int | None = None,
-    keep: str = "first",
     group: str | None = None,
-    unknown: str = "keep",
-    verify: bool | None = None,
     search: str = "auto",
     against: Any = None,
     add: bool = False,
@@ -93,51 +95,52 @@ def dedup(
         The fingerprinter of texts: :class:`fpstore.MinHash`, the default, or
         :class:`fpstore.SimHash`.
     threshold : float, optional
-        With MinHash, the Jaccard similarity of near-duplicates, 0 to 1: the share of pieces, by
-        default runs of three words, that two texts have in common. The radius is the least one that
-        finds 98% of the pairs of this similarity. With `verify`, the bound of the exact similarity,
-        for every method. By default 0.7.
-    radius : int, optional
-        Instead of a threshold, the largest distance of near-duplicates, 0 to the width. By default,
-        without MinHash, 3 of each 64 bits: 1 at a width of 32, 3 at 64, 6 at 128, and 12 at 256 (24
-        for SimHash).
-    width : int, optional
-        Bits of a fingerprint: 32, 64, 128 or 256; by default 256 for MinHash, otherwise 64. A
-        `fingerprinter` has its own width, and this is left out.
-    keep : {"first", "smallest", "central", "highest"}
-        The kept row of a group: the first; the row with the smallest id; the row whose fingerprint
-        is nearest to the bitwise majority of the group; or the row with the highest score. The
-        first of equal rows is kept.
-    group : {"connected", "greedy"}, optional
-        As for :meth:`fpstore.Store.clusters`: groups that chains of near-duplicates connect, or
-        groups in which every row is within the radius of the kept row. The latter is the default
-        with MinHash.
+        The least Jaccard similarity of a row that goes and the row that stays, 0 to 1: the share of
+        pieces, by default runs of three words, that two texts have in common. By default 0.7.
+    contained : float, optional
+        The least share of the pieces of a row that goes that the row that stays has, 0 to 1. One of
+        both rules is enough. By default 0.8, or what the threshold means for texts of equal length:
+        ``2 t / (1 + t)``. If only `contained` is given, the threshold follows from it likewise.
+    lossless : bool
+        A row goes only if a row that stays contains 95% of its pieces.
+    keep : {"longest", "first", "smallest", "central", "highest"}, optional
+        The rows that stay, of those that could go for each other: the longest, by pieces, then by
+        characters; the first; the row with the smallest id; the row whose fingerprint is nearest to
+        the bitwise majority of the group; or the row with the highest `score`, then the longest.
+        The first of equal rows stays. By default "highest" with a score, otherwise "longest" for
+        texts and "first" for fingerprints.
     unknown : {"keep", "drop", "refuse"}
         The rule for a row that is not compared: its text is null or blank, or its fingerprint or id
         is null.
-    verify : bool, optional
-        Read the texts of groups again, and remove a row only if its Jaccard similarity to the row
-        that is kept is at least the threshold. A row goes to the nearest kept one that reaches it,
-        of the 256 nearest, so groups have no chains. Similarities are counted exactly, on the sets
-        of features: weights do not count, and features are compared by 32 bits of their hashes. The
-        sets lie in a temporary file. By default, that is done at a threshold below 0.5, if one in
-        10,000 unrelated texts that share a twentieth of their pieces would be within the radius:
-        with MinHash of 256 bits, up to 0.4. It is not done with a `radius`, chains of `group`,
-        weights, or a store as reference, where False is the default.
+    estimate : bool, optional
+        Fingerprints decide, not texts: rows within a radius go, in groups. The similarity is
+        estimated then, and containment is not searched. By default that is so for fingerprints, and
+        with `radius`, `group`, `search`, ``keep="central"`` or another method than MinHash.
+    radius : int, optional
+        For estimates, the largest distance of near-duplicates, 0 to the width. By default, the
+        least one that finds 98% of the pairs of the threshold's similarity; without MinHash, 3 of
+        each 64 bits: 1 at a width of 32, 3 at 64, 6 at 128, and 12 at 256 (24 for SimHash).
+    width : int, optional
+        Bits of a fingerprint: 32, 64, 128 or 256; by default 256 for MinHash, otherwise 64. A
+        `fingerprinter` has its own width, and this is left out.
+    group : {"connected", "greedy"}, optional
+        For estimates, as for :meth:`fpstore.Store.clusters`: groups that chains of near-duplicates
+        connect, or groups in which every row is within the radius of the kept row. The latter is
+        the default with MinHash.
     search : {"auto", "exact", "bands"}
-        "exact" compares all fingerprints: every pair within the radius is found. "bands", with
-        MinHash, compares only texts that share a band: the minima of some successive hash
-        functions. It takes far less time for many rows. The bands and the radius are such that 98%
-        of the pairs of the threshold's similarity are found. "auto" is "bands" for texts with
-        MinHash, unless a `radius` is given, of more than 1,048,576 rows; or of fewer if the radius
-        is so large that unrelated texts would be within it by chance, a thousandth of the rows or
-        more: at a threshold of 0.4, from some hundred rows on. Otherwise it is "exact".
+        For estimates. "exact" compares all fingerprints: every pair within the radius is found.
+        "bands", with MinHash, compares only texts that share a band: the minima of some successive
+        hash functions. It takes far less time for many rows. The bands and the radius are such that
+        98% of the pairs of the threshold's similarity are found. "auto" is "bands" for MinHash,
+        unless a `radius` is given, of more than 1,048,576 rows; or of fewer if the radius is so
+        large that unrelated texts would be within it by chance, a thousandth of the rows or more:
+        at a threshold of 0.4, from some hundred rows on. Otherwise it is "exact".
     against : Store, path, iterable of paths, or table, optional
         A reference: rows that are near one of its documents are removed, and its documents stay as
         they are. A store, open or by its path; or files or a table with the same columns as the
-        corpus. `verify` needs a reference with texts: files or a table, not a store. Texts are
-        hashed as the store hashed its own. Its radius applies, unless a `radius` or `threshold` is
-        given.
+        corpus, whose texts are compared by the same rule. A store has no texts: rows go if their
+        fingerprints, which are made as the store made its own, are within its radius, unless a
+        `radius` or `threshold` is given.
     add : bool
         Insert the kept rows into the store, with their ids, in one change, after the output is
         complete; a store that does not exist is created. With `resume`, the same call completes a
@@ -220,12 +223,14 @@ def dedup(
         score=score,
         method=method,
         threshold=threshold,
+        contained=contained,
+        lossless=lossless,
+        estimate=estimate,
         radius=radius,
         width=width,
         keep=keep,
         group=group,
         unknown=unknown,
-        verify=verify,
         search=search,
         against=against,
         fingerprinter=fingerprinter,

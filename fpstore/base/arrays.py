@@ -6,7 +6,7 @@ Orders and distinct values of long arrays, which the kernel sorts faster than Nu
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ from fpstore import _kernel
 from fpstore.base.aliases import Lims, Words
 from fpstore.base.width import empty_rows, row_words
 
+Number = TypeVar("Number", bound=np.generic)
 HALF_BITS = 32
 SIGN = np.uint64(1 << 63)
 
@@ -46,12 +47,14 @@ def list_numbers(lims: Lims) -> npt.NDArray[np.intp]:
     return np.repeat(np.arange(len(lims) - 1), np.diff(lims))
 
 
-def slices(values: Words, starts: npt.NDArray[Any], sizes: npt.NDArray[Any]) -> Words:
+def slices(
+    values: npt.NDArray[Number], starts: npt.NDArray[Any], sizes: npt.NDArray[Any]
+) -> npt.NDArray[Number]:
     """Return ``values[start:start + size]`` of each slice, one after the other."""
     lengths = sizes.astype(np.int64)
     before = np.cumsum(lengths) - lengths
     places = np.arange(int(lengths.sum())) + np.repeat(starts.astype(np.int64) - before, lengths)
-    out: Words = values[places]
+    out: npt.NDArray[Number] = values[places]
     return out
 
 

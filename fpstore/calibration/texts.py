@@ -34,7 +34,7 @@ from fpstore.hashing.page_text import check_extractor, main_texts, whole_text
 from fpstore.io.source import Projection, RowSource
 from fpstore.jobs.grouping import Grouping, Members, group_members, members_in_sets
 from fpstore.jobs.joining import UNBOUNDED, connect_rows
-from fpstore.jobs.verified import TextSets
+from fpstore.jobs.text_sets import TextSets, join_sets
 
 MAX_TEXT_CHARS = 1 << 18  # characters of a text that count
 MAX_GROUPED, MAX_CHARS = 50_000, 1 << 25  # documents, and their characters
@@ -160,7 +160,8 @@ class Removals:
         )
         documents = members.documents.view(np.intp)
         kept = documents[members.lims[:-1]][list_numbers(members.lims)][members.is_removed]
-        resemblances = self._shingles.similarities(documents[members.is_removed], kept)
+        removed = documents[members.is_removed]
+        _, resemblances = self._shingles.shares(removed.view(np.uint64), kept.view(np.uint64))
         wrong = int((resemblances < self._options.resemblance).sum())
         return Rate(len(kept), count), Rate(wrong, len(kept))
 
@@ -182,10 +183,10 @@ def shingle_sets(texts: Sequence[str], fingerprinter: MinHash, threads: int = 1)
             fingerprinter.feature_sets, fingerprinter.batches(texts), threads
         )
     ]
-    return TextSets(
-        np.arange(len(texts)),
-        np.concatenate([np.empty(0, np.uint32), *(sets.features for sets in batches)]),
-        np.concatenate([np.empty(0, np.int64), *(sets.sizes for sets in batches)]),
+    none = np.empty(0, np.uint32)
+    return join_sets(
+        np.concatenate([none, *(sets.features for sets in batches)]),
+        [(sets.sizes, sets.digests, sets.samples, none) for sets in batches],
     )
 
 
@@ -202,5 +203,6 @@ def resembling_pairs(texts: Sequence[str], least: float, threads: int = 1) -> Pl
     for start, bits in distances_in_blocks(hashed.rows):
         near = start + np.array(np.nonzero(bits <= radius))
         near = near[:, (near[0] < near[1]) & hashed.known[near].all(0)]
-        pairs.append(near[:, sets.similarities(*near) >= least])
+        _, similarities = sets.shares(*near.astype(np.uint64))
+        pairs.append(near[:, similarities >= least])
     return np.concatenate(pairs, axis=1)

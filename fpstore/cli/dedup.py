@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 import numpy as np
+import numpy.typing as npt
 
 from fpstore.base.arguments import printable
 from fpstore.cleaning import open_reference
@@ -31,12 +32,13 @@ from fpstore.format.manifest import is_openable
 from fpstore.hashing.wrapper import unwrap_minhash
 from fpstore.io.source import RowSource
 from fpstore.jobs import GROUPINGS, KEEP_RULES, SEARCHES, UNKNOWN
-from fpstore.jobs.clusters import CORPUS_COLUMNS
+from fpstore.jobs.clusters import CORPUS_COLUMNS, TEXT_CLUSTER_COLUMNS
 from fpstore.jobs.dedup import Deduplication, deduplicate
 from fpstore.jobs.dedup_job import DEDUP_METHOD, DedupJob, DedupSpec
 from fpstore.jobs.outputs import Listing
 from fpstore.jobs.reference import Reference
-from fpstore.jobs.removed import REMOVED_COLUMNS, REMOVED_WITH_REFERENCE
+from fpstore.jobs.removed import removed_columns
+from fpstore.jobs.text_sets import LOSSLESS_CONTAINMENT, Rule
 
 SLICE_ROWS = option(
     "--slice-rows N",
@@ -63,53 +65,63 @@ NOTED_CHANCE = 0.01  # pairs of unrelated texts within the radius, for each text
     ),
     option(
         "--threshold X",
-        "Jaccard similarity of near-duplicates, 0 to 1. With minhash, the radius is the least "
-        "that finds 98% of the pairs of this similarity. With --verify, the bound of the exact "
-        "similarity. By default 0.7.",
+        "The least Jaccard similarity of a row that goes and the row that stays, counted exactly, "
+        "0 to 1. By default 0.7.",
         click.FloatRange(0, 1),
     ),
     option(
-        "-r --radius N",
-        "Instead of --threshold, the largest distance of near-duplicates, in bits. By default, "
-        "without minhash, 3 of each 64 bits: 1 at a width of 32, 3 at 64, 6 at 128, and 12 at 256 "
-        "(24 for SimHash).",
-        options.RADIUS,
+        "--contained X",
+        "The least share of the pieces of a row that goes that the row that stays has, 0 to 1. "
+        "One of both is enough. By default 0.8, or what --threshold means for texts of equal "
+        "length.",
+        click.FloatRange(0, 1),
+    ),
+    option(
+        "--lossless",
+        "A row goes only if a row that stays contains 95% of its pieces.",
     ),
     option(
         "--keep",
-        "The row of each cluster to keep: the first, the one with the smallest id, the one "
-        "nearest to the majority of the fingerprints, or the one with the highest score.",
+        "The rows that stay: the longest, the first, those with the smallest id, those nearest to "
+        "the majority of the fingerprints of their cluster, or those with the highest score, then "
+        "the longest. By default the highest with --score-field, otherwise the longest of texts, "
+        "and the first of fingerprints.",
         KEEP_RULES,
-        "first",
+    ),
+    option(
+        "--estimate/--no-estimate",
+        "Fingerprints decide, not texts: rows within a radius go. By default that is so for "
+        "fingerprints, and with --radius, --group, --search, --keep central or another method than "
+        "minhash.",
+    ),
+    option(
+        "-r --radius N",
+        "For estimates, the largest distance of near-duplicates, in bits. By default, the least "
+        "one that finds 98% of the pairs of the similarity --threshold; without minhash, 3 of each "
+        "64 bits: 1 at a width of 32, 3 at 64, 6 at 128, and 12 at 256 (24 for SimHash).",
+        options.RADIUS,
     ),
     option(
         "--group",
-        "connected: chains of near-duplicates make a cluster. greedy: all documents of a cluster "
-        "are within the radius of the kept one. By default greedy for minhash, otherwise "
-        "connected.",
+        "For estimates. connected: chains of near-duplicates make a cluster. greedy: all documents "
+        "of a cluster are within the radius of the kept one. By default greedy for minhash, "
+        "otherwise connected.",
         GROUPINGS,
     ),
     option(
-        "--verify/--no-verify",
-        "Read the texts of clusters again, and remove one only if it has the share --threshold of "
-        "its pieces in common with the text that is kept, counted exactly; or do not. By default, "
-        "that is done where the threshold is below 0.5 and unrelated texts with a common line "
-        "would be removed: with minhash of 256 bits, up to 0.4.",
-    ),
-    option(
         "--search",
-        "exact: compare all rows. bands: compare only texts that share some minima of MinHash, "
-        "which is faster for many rows, and better for a low --threshold. auto: bands for more "
-        "than 1,048,576 rows, or if unrelated texts would be near each other by chance, unless "
-        "you give --radius.",
+        "For estimates. exact: compare all rows. bands: compare only texts that share some minima "
+        "of MinHash, which is faster for many rows, and better for a low --threshold. auto: bands "
+        "for more than 1,048,576 rows, or if unrelated texts would be near each other by chance, "
+        "unless you give --radius.",
         SEARCHES,
         "auto",
     ),
     option(
         "--against REFERENCE",
         "Also remove rows that are near a document of REFERENCE, a store or a file with the same "
-        "columns, which stays as it is. Texts are hashed as the store hashed its own, and its "
-        "radius applies unless you give another.",
+        "columns, which stays as it is. A store has no texts: the fingerprints of rows are "
+        "compared, and its radius applies unless you give another.",
     ),
     option(
         "--add",
@@ -129,12 +141,14 @@ NOTED_CHANCE = 0.01  # pairs of unrelated texts within the radius, for each text
     option(
         "--clusters FILE",
         "Also write the clusters, as fpstore cluster does: .tsv, .csv, .jsonl or .parquet. The "
-        "representative is the document kept; a line has the distance from it, too.",
+        "representative is the document kept; a line has the similarity to it, too, or the "
+        "distance for estimates.",
     ),
     option(
         "--removed FILE",
-        "Also write the rows that are removed: row, id, kept_row, kept, cluster, distance. With "
-        "--against: row, id, kept, reference (1 if the kept document is there), distance.",
+        "Also write the rows that are removed, with a header: row, id, kept_row, kept, cluster, "
+        "with --against also reference (1 if the kept document is there), then rule, contained, "
+        "similarity, pieces, kept_pieces or, for estimates, distance.",
     ),
     option(
         "--force",
@@ -170,7 +184,7 @@ def dedup(args: Arguments) -> None:
     counts such rows.
 
     $ fpstore dedup corpus.parquet clean.parquet --text-field text
-    $ fpstore dedup corpus.parquet clean.parquet --text-field text --threshold 0.8 --verify \
+    $ fpstore dedup corpus.parquet clean.parquet --text-field text --lossless \
         --removed removed.tsv --force
     $ fpstore dedup corpus.parquet clean.parquet --text-field text --search bands --force
     $ fpstore dedup shards clean-shards --text-field text --threads 2 --format parquet
@@ -223,7 +237,7 @@ def dedup(args: Arguments) -> None:
             args.output,
             args.overwrite,
             folder,
-            listings=_listings(args),
+            listings=_listings(args, job),
             open_checkpoint=partial(job_checkpoint, args),
             reference=reference,
         )
@@ -232,7 +246,7 @@ def dedup(args: Arguments) -> None:
     if reference is not None:
         summary["near_reference"] = int(result.removed.in_reference.sum())
         _note_reference(args, reference, job, result)
-    _note_chance(args, job, summary["documents"], reference)
+    _note_chance(args, job, summary["documents"])
     args.result(summary)
     if not (args.as_json or args.quiet):
         _print_summary(summary, args.output, args.unknown)
@@ -264,7 +278,7 @@ def _note_reference(
         args.note(f"texts are compared as the store {printable(reference.path)} has them: {method}")
     repeated = 0
     for batch in result.removed.batches() if reference.adds and reference.store is not None else ():
-        of_store = batch["reference"].astype(bool) & (batch["distance"] == 0)
+        of_store = batch["reference"].astype(bool) & _are_equal(batch)
         repeated += sum(
             str(batch["id"][n]) == str(batch["kept"][n]) for n in np.flatnonzero(of_store).tolist()
         )
@@ -275,8 +289,9 @@ def _note_reference(
         )
 
 
-def _removed_columns(args: Arguments) -> tuple[str, ...]:
-    return REMOVED_COLUMNS if args.against is None else REMOVED_WITH_REFERENCE
+def _are_equal(batch: dict[str, Any]) -> npt.NDArray[np.bool_]:
+    """Return which removed rows have the fingerprint or the features of what is kept."""
+    return np.asarray(batch["distance"] == 0 if "distance" in batch else batch["similarity"] == 1)
 
 
 def _fingerprinter_option(args: Arguments, kind: str) -> Any:
@@ -303,15 +318,6 @@ def _plan_search(args: Arguments, job: DedupJob, corpus: RowSource) -> DedupJob:
             f"texts are compared if they share one of {job.bands.number} bands of "
             f"{job.bands.size} minima: {recall}"
         )
-    if job.can_verify and job.least_similarity is not None:
-        args.note(
-            "at so low a threshold, unrelated texts with a line in common are near each other by "
-            "chance: texts of clusters are "
-            "read again and compared exactly, and removed from a similarity of "
-            f"{job.least_similarity:.3g} on; that takes up to "
-            "about as long again, or longer if many texts are near each other; --no-verify leaves "
-            "it out"
-        )
     return job
 
 
@@ -326,6 +332,12 @@ def _summary(job: DedupJob, result: Deduplication) -> dict[str, Any]:
         "kept": kept_rows,
         "sizes": clusters.histogram(),
         "largest": clusters.largest(SHOWN_FAMILIES),
+        **(_estimate_summary(job) if job.rule is None else _rule_summary(job.rule, result)),
+    }
+
+
+def _estimate_summary(job: DedupJob) -> dict[str, Any]:
+    return {
         "search": "exact" if job.bands is None else "bands",
         "radius": job.grouping.radius,
         "similarity": job.jaccard,
@@ -333,48 +345,53 @@ def _summary(job: DedupJob, result: Deduplication) -> dict[str, Any]:
     }
 
 
-def _note_chance(
-    args: Arguments, job: DedupJob, documents: int, reference: Reference | None
-) -> None:
-    """Note a radius at which unrelated texts are near each other, unless texts are compared."""
-    if job.least_similarity is not None:
+def _rule_summary(rule: Rule, result: Deduplication) -> dict[str, Any]:
+    contained = result.removed.evidence["contained"]
+    return {
+        "contained": rule.contained if rule.contained <= 1 else None,
+        "threshold": rule.similar if rule.similar <= 1 else None,
+        "lossless": int((contained >= LOSSLESS_CONTAINMENT).sum()),
+        "near": result.near,
+    }
+
+
+def _note_chance(args: Arguments, job: DedupJob, documents: int) -> None:
+    """Note a radius at which unrelated texts are near each other, unless texts decide."""
+    if job.rule is not None:
         return
     at = f"at radius {job.grouping.radius} of {job.projection.width.bits} bits, unrelated texts"
-    expected, advice = job.chance(documents), _advice(job, reference)
+    expected, advice = job.chance(documents), _advice(job)
     if expected >= NOTED_CHANCE and job.fingerprinter is not None and job.bands is None:
         share = f"{min(expected, 1):.0%} of the texts or more"
         args.note(f"{at} are near each other by chance: in this corpus {share}; {advice}")
-    elif (
-        args.verify is None
-        and job.unrelated_matches(documents) >= NOTED_CHANCE
-        and (job.fingerprinter is None or unwrap_minhash(job.fingerprinter) is not None)
+    elif job.unrelated_matches(documents) >= NOTED_CHANCE and (
+        job.fingerprinter is None or unwrap_minhash(job.fingerprinter) is not None
     ):
         args.note(
             f"{at} with a line in common may be near each other, and are removed then; {advice}"
         )
 
 
-def _advice(job: DedupJob, reference: Reference | None) -> str:
+def _advice(job: DedupJob) -> str:
     """Return advice that keeps unrelated texts apart."""
     if job.fingerprinter is None:
-        return "fingerprints cannot be verified: lower --radius"
-    if reference is not None and reference.corpus is None:
-        return "a store has no texts to verify with: raise --threshold or --width"
-    return "raise --threshold or --width, or --verify"
+        return "fingerprints alone cannot tell: lower --radius"
+    return "raise --threshold or --width, or leave --estimate and its options out"
 
 
-def _listings(args: Arguments) -> list[Listing]:
+def _listings(args: Arguments, job: DedupJob) -> list[Listing]:
     result = []
     if args.clusters is not None:
         result.append(
             Listing(
                 args.clusters,
-                partial(open_list, CORPUS_COLUMNS),
+                partial(open_list, CORPUS_COLUMNS if job.rule is None else TEXT_CLUSTER_COLUMNS),
                 lambda result: result.clusters.batches(),
             )
         )
     if args.removed is not None:
-        opened = partial(open_list, _removed_columns(args))
+        columns = removed_columns(job.rule is not None, args.against is not None)
+        opened = partial(open_list, columns, header=True)
         result.append(Listing(args.removed, opened, lambda result: result.removed.batches()))
     return result
 
@@ -393,7 +410,12 @@ def _print_summary(summary: dict[str, Any], output: str, unknown: str) -> None:
     ]
     if "near_reference" in summary:
         rows.insert(1, ("near reference", f"{summary['near_reference']:,}", "removed"))
-    if summary["recall"] is not None:
+    if "near" in summary:
+        rows[-1:-1] = [
+            ("contained", f"{summary['lossless']:,}", "of these, to 95% and more in what is kept"),
+            ("near", f"{summary['near']:,}", "kept: what others have of them is not enough"),
+        ]
+    if summary.get("recall") is not None:
         rows.append(
             (
                 "recall",

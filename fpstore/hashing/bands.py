@@ -8,6 +8,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.base.aliases import Bytes, Counts, Item_contra, Words
@@ -102,11 +103,10 @@ class MinHashSketcher(Fingerprinter[Item_contra], Sketcher[Item_contra]):
         """
         batch = [*chain(*self.batches([item]), *self.batches(others))]
         if self.minhash.is_unweighted and all(isinstance(text, str) for text in batch):
-            features, sizes = self.feature_sets(batch)
-            places = np.arange(1, len(batch), dtype=np.uint64)
-            return _kernel.FeatureSets(features, list_lims(sizes).view(np.uint64)).similarities(
-                np.zeros_like(places), places
-            )
+            sets, places = self.feature_sets(batch), np.arange(1, len(batch), dtype=np.uint64)
+            lims = list_lims(sets.sizes).view(np.uint64)
+            shared = _kernel.FeatureSets(sets.features, lims).shared(np.zeros_like(places), places)
+            return jaccard_similarities(shared, sets.sizes[0], sets.sizes[1:])
         first, *weights = map(self._weights, batch)
         return np.array([_weighted_jaccard(first, other) for other in weights], np.float64)
 
@@ -146,6 +146,17 @@ def signature_bytes(rows: Words) -> Bytes:
     return np.ascontiguousarray(
         words.view(np.uint8).reshape(len(rows), _SIGNATURE.bytes)[:, : MAX_SIGNATURE_BITS // 8]
     )
+
+
+def jaccard_similarities(shared: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike) -> Reals:
+    """Return the Jaccard similarities of sets of sizes a and b that share some features.
+
+    Of two empty sets it is 1. A. Broder, *On the resemblance and containment of documents*,
+    SEQUENCES 1997, section 2.
+    """
+    both = np.asarray(shared, np.float64)
+    union = np.asarray(a, np.float64) + np.asarray(b, np.float64) - both
+    return np.divide(both, union, out=np.ones_like(union), where=union > 0)
 
 
 def _lower_halves(rows: Words) -> Counts:

@@ -9,9 +9,11 @@ from typing import Any, ClassVar, Generic, Literal, NamedTuple, NoReturn, Self, 
 
 import numpy as np
 import numpy.typing as npt
+import xxhash
 
 from fpstore.base.aliases import Counts, Flags, Item_contra, Words
 from fpstore.base.arguments import check_choice, is_iterable
+from fpstore.base.arrays import HALF_BITS, list_lims, slices
 from fpstore.base.pools import map_in_order
 from fpstore.base.resources import parse_threads
 from fpstore.base.width import WORD_BITS, Width
@@ -20,6 +22,7 @@ from fpstore.hashing.law import Law
 
 Item = TypeVar("Item")
 BATCH_CHARS = 1 << 20
+SAMPLES = 64  # about so many features of an item are its sample
 USUAL_BITS = 3
 _BATCH_ITEMS = 1 << 12
 _SLICE = 1 << 10  # values of a column that become Python values together
@@ -36,22 +39,80 @@ class Hashed(NamedTuple):
         Which items have a fingerprint.
     whole_pages : ndarray of bool, shape (n,), or None
         Which pages of HTML are compared by their whole texts: see `MainText`.
+    sets : FeatureSets or None
+        The features of the items, if they are asked for.
     """
 
     rows: Words
     known: Flags
     whole_pages: Flags | None = None
+    sets: FeatureSets | None = None
+
+    def select(self, places: npt.NDArray[Any]) -> Hashed:
+        """Return the items at some places, or of a mask."""
+        whole, sets = self.whole_pages, self.sets
+        return Hashed(
+            self.rows[places],
+            self.known[places],
+            None if whole is None else whole[places],
+            None if sets is None else sets.select(places),
+        )
 
 
 class FeatureSets(NamedTuple):
     """Sets of features, one after the other.
 
-    A feature is the lower half of its hash, ascending within an item. `sizes` has the number of
-    features of each item.
+    A feature is the lower half of its hash, ascending within an item.
+
+    Attributes
+    ----------
+    features : ndarray of uint32
+        The features of all items.
+    sizes : ndarray of int64, shape (n,)
+        The number of features of each item.
+    digests : ndarray of uint64, shape (n,)
+        A hash of the features of each item.
+    samples : ndarray of uint32, shape (n,)
+        How many of the first features of an item are its sample: those below ``2^32 SAMPLES / n``,
+        for n features. L. Irber and others, *Lightweight compositional analysis of metagenomes with
+        FracMinHash and minimum metagenome covers*, bioRxiv 2022; here the share of the features
+        depends on their number.
     """
 
     features: Counts
     sizes: npt.NDArray[np.int64]
+    digests: Words
+    samples: Counts
+
+    @classmethod
+    def from_hashes(cls, hashes: Iterable[Words]) -> FeatureSets:
+        """Return the sets of the hashes of the features of items."""
+        sets = [np.unique(item_hashes.astype(np.uint32)) for item_hashes in hashes]
+        limits = ((SAMPLES << HALF_BITS) // max(len(values), SAMPLES) for values in sets)
+        return cls(
+            np.concatenate([np.empty(0, np.uint32), *sets]),
+            np.array(list(map(len, sets)), np.int64),
+            np.array([xxhash.xxh64_intdigest(values.data) for values in sets], np.uint64),
+            np.array(
+                [
+                    int(np.searchsorted(values.astype(np.uint64), np.uint64(limit)))
+                    for values, limit in zip(sets, limits, strict=True)
+                ],
+                np.uint32,
+            ),
+        )
+
+    def select(self, places: npt.NDArray[Any]) -> FeatureSets:
+        """Return the sets at some places, or of a mask."""
+        if places.dtype == bool:
+            places = np.flatnonzero(places)
+        starts, sizes = list_lims(self.sizes)[:-1][places], self.sizes[places]
+        features = slices(self.features, starts, sizes)
+        return FeatureSets(features, sizes, self.digests[places], self.samples[places])
+
+    def sampled(self) -> Counts:
+        """Return the samples of all items, one after the other."""
+        return slices(self.features, list_lims(self.sizes)[:-1], self.samples)
 
 
 class UnitSets(NamedTuple):
@@ -188,6 +249,16 @@ class Fingerprinter(Hasher[Item_contra]):
             f"the fingerprinter {self.name} has no features that texts have in common",
             got=self.name,
         )
+
+    def hashed_sets(self, items: Sequence[Any], /, *, fingerprints: bool = False) -> Hashed:
+        """Return the features of a batch as sets, with or without fingerprints.
+
+        Without, the rows of the result have no words.
+        """
+        sets = self.feature_sets(items)
+        if fingerprints:
+            return self.hashed(items)._replace(sets=sets)
+        return Hashed(np.empty((len(items), 0), np.uint64), sets.sizes > 0, None, sets)
 
     def batches(self, items: Iterable[Item_contra], /) -> Iterator[Sequence[Any]]:
         """Cut items into batches that fit into memory.

@@ -226,34 +226,41 @@ def hash_rows(
 def _hash_batch(hash_texts: HashTexts, batch: Batch) -> Batch:
     assert batch.texts is not None
     assert batch.known is not None
-    chars = sum(map(count_chars, batch.texts))
-    rows, hashed, whole = hash_texts(batch.texts)
+    text_chars = np.fromiter(map(count_chars, batch.texts), np.uint32, len(batch.texts))
+    chars, hashed = int(text_chars.sum()), hash_texts(batch.texts)
     if batch.text_of_row is not None:
-        rows, hashed = rows[batch.text_of_row], hashed[batch.text_of_row]
-        whole = None if whole is None else whole[batch.text_of_row]
-    whole_pages = 0 if whole is None else int(np.count_nonzero(whole))
+        hashed, text_chars = hashed.select(batch.text_of_row), text_chars[batch.text_of_row]
     batch = batch._replace(
-        fingerprints=rows, texts=None, text_of_row=None, chars=chars, whole_pages=whole_pages
+        fingerprints=hashed.rows,
+        sets=hashed.sets,
+        texts=None,
+        text_of_row=None,
+        chars=chars,
+        text_chars=text_chars,
+        whole_pages=0 if hashed.whole_pages is None else int(np.count_nonzero(hashed.whole_pages)),
     )
-    if hashed.all():
+    is_hashed = hashed.known
+    if is_hashed.all():
         return batch
-    places, known, ids = np.flatnonzero(hashed), batch.flags.copy(), batch.ids
+    places, known, ids = np.flatnonzero(is_hashed), batch.flags.copy(), batch.ids
     batch_error = batch.row_error
-    known[np.flatnonzero(known)[~hashed]] = False
+    known[np.flatnonzero(known)[~is_hashed]] = False
 
     def row_error(place: int, message: str) -> InputError:
         assert batch_error is not None
         return batch_error(int(places[place]), message)
 
-    blank_ids = select_ids(ids, ~hashed)
+    blank_ids = select_ids(ids, ~is_hashed)
     if blank_ids is not None:
         names = blank_ids.texts() if isinstance(blank_ids, StringColumn) else blank_ids.tolist()
-        blank_rows = np.flatnonzero(batch.flags)[~hashed].tolist()
+        blank_rows = np.flatnonzero(batch.flags)[~is_hashed].tolist()
         batch = batch._replace(left_out=[*batch.left_out, *map(OmittedRow, blank_rows, names)])
     return batch._replace(
-        fingerprints=rows[hashed],
-        ids=select_ids(ids, hashed),
-        scores=None if batch.scores is None else batch.scores[hashed],
+        fingerprints=hashed.rows[is_hashed],
+        sets=None if hashed.sets is None else hashed.sets.select(is_hashed),
+        text_chars=text_chars[is_hashed],
+        ids=select_ids(ids, is_hashed),
+        scores=None if batch.scores is None else batch.scores[is_hashed],
         known=known,
         row_error=row_error,
     )

@@ -119,6 +119,15 @@ class MainText(Wrapper[str]):
         """Return the features of a batch of pages as sets."""
         return self.fingerprinter.feature_sets(main_texts(items, self.extractor))
 
+    def hashed_sets(self, items: Sequence[str], /, *, fingerprints: bool = False) -> Hashed:
+        """Return the features of a batch of pages, with or without fingerprints."""
+        texts = page_texts(items, self.extractor)
+        hashed = self.fingerprinter.hashed_sets(
+            [page.text for page in texts], fingerprints=fingerprints
+        )
+        whole = np.array([page.is_whole for page in texts], bool)
+        return hashed._replace(whole_pages=whole & hashed.known)
+
 
 def page_fingerprinter(fingerprinter: Fingerprinter[Any], html: bool | str) -> Fingerprinter[Any]:
     """Wrap a fingerprinter of texts in `MainText`, unless ``html`` is false or it is wrapped."""

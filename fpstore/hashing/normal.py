@@ -8,7 +8,6 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import pairwise
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -263,22 +262,16 @@ class CharMap:
     ) -> tuple[Any, Any]:
         """Return the kernel's features of rows of texts, and the words of each row."""
         batch = self._encode(texts)
-        while True:
-            features, (rows, states, missing, lines) = work(*batch, *self.tables)
-            places = np.flatnonzero(states == _STATE_UNKNOWN)
-            if len(missing):
-                self._add_pages(missing.tolist())
-            elif len(places):
-                text_places = (places[:, None] * fields + np.arange(fields)).ravel().tolist()
-                parts = [batch.data[start:end] for start, end in pairwise(batch.offsets.tolist())]
-                forms = self._with_forms(batch, text_places, lines)
-                for place, (start, end) in zip(
-                    text_places, pairwise(forms.offsets.tolist()), strict=True
-                ):
-                    parts[place] = forms.data[start:end]
-                batch = _join(parts)
-            else:
-                return features, rows
+        while len((result := work(*batch, *self.tables))[1][2]):
+            self._add_pages(result[1][2].tolist())
+        features, (rows, states, _, lines) = result
+        places = np.flatnonzero(states == _STATE_UNKNOWN)
+        if not len(places):
+            return features, rows
+        text_places = (places[:, None] * fields + np.arange(fields)).ravel()
+        forms = self._with_forms(batch, text_places.tolist(), lines)
+        others, (other_rows, _, _, _) = work(*forms, *self.tables)
+        return _replace_sets(features, rows, places, others, other_rows)
 
     def _encode(self, texts: Sequence[str]) -> Encoded:
         return encoded(
@@ -352,6 +345,24 @@ class CharMap:
             place = len(pool)
             pool += form
         return _REPLACED | len(form) << _FORM_SHIFT | place
+
+
+def _replace_sets(
+    features: NDArray[Any], rows: Words, places: NDArray[np.intp], others: Any, other_rows: Words
+) -> tuple[Any, Words]:
+    """Return features of rows with those of others at some places; a row begins with its end."""
+    ends, other_ends = rows[:, 0].astype(np.int64), other_rows[:, 0].astype(np.int64)
+    pieces, done, other_done = [], 0, 0
+    for place, other_end in zip(places.tolist(), other_ends.tolist(), strict=True):
+        start = int(ends[place - 1]) if place else 0
+        pieces += [features[done:start], others[other_done:other_end]]
+        done, other_done = int(ends[place]), other_end
+    sizes = np.diff(ends, prepend=0)
+    sizes[places] = np.diff(other_ends, prepend=0)
+    rows = rows.copy()
+    rows[places] = other_rows
+    rows[:, 0] = np.cumsum(sizes)
+    return np.concatenate([*pieces, features[done:]]), rows
 
 
 _STATE_KNOWN, _STATE_UNKNOWN = 0, 2

@@ -19,6 +19,7 @@ from fpstore.base.threads import cached_property
 from fpstore.base.width import Width, check_width
 from fpstore.errors import InputError, show
 from fpstore.hashing.base import (
+    SAMPLES,
     FeatureSets,
     Fingerprinter,
     Hashed,
@@ -197,18 +198,21 @@ class TextHash(Fingerprinter[str | WeightedFeatures]):
         """Return the features of rows of texts as sets."""
         if self._uses_kernel:
             kernel_sets = self._kernel_features(np.ones(fields, np.uint32)).sets
-            features, ends = char_map(self._form).sets(
-                [text or "" for row in rows for text in row], kernel_sets, fields
+            features, described = char_map(self._form).sets(
+                [text or "" for row in rows for text in row],
+                partial(kernel_sets, samples=SAMPLES),
+                fields,
             )
-            return FeatureSets(features, np.diff(ends.view(np.int64), prepend=np.int64(0)))
-        hashes = (
+            ends, digests, samples = described.T
+            return FeatureSets(
+                features,
+                np.diff(ends.astype(np.int64), prepend=np.int64(0)),
+                np.ascontiguousarray(digests),
+                samples.astype(np.uint32),
+            )
+        return FeatureSets.from_hashes(
             self._hashes({feature for text in row for feature in self.features(text or "")})
             for row in rows
-        )
-        sets = [np.unique(row_hashes.astype(np.uint32)) for row_hashes in hashes]
-        return FeatureSets(
-            np.concatenate([np.empty(0, np.uint32), *sets]),
-            np.array(list(map(len, sets)), np.int64),
         )
 
     def whole_hashes(self, texts: Sequence[str]) -> UnitSets:

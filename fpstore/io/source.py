@@ -174,6 +174,8 @@ class Batch(NamedTuple):
     text_of_row: npt.NDArray[np.intp] | None = None
     scores: Words | None = None  # keys of `fpstore.io.scores`
     vectors: npt.NDArray[Any] | None = None
+    sets: Any = None  # the features of the texts: `fpstore.hashing.base.FeatureSets`
+    text_chars: npt.NDArray[np.uint32] | None = None  # the length of each text
     chars: int = 0  # the length of the texts that the fingerprints were made of
     whole_pages: int = 0  # the pages whose fingerprints were made of their whole texts
     paths: list[Path] | None = None  # if each row is a file

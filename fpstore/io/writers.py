@@ -37,6 +37,9 @@ _KINDS: dict[str, ColumnKind] = {
     "b": "fingerprint",
     "distance": "distance",
     "share": "share",
+    "contained": "share",
+    "similarity": "share",
+    "rule": "text",
 }
 
 
@@ -214,7 +217,8 @@ def open_writer(
         extension of the path, and "tsv" for a stream.
     columns : sequence of str or mapping
         Column names in order. "fingerprint", "query", "a" and "b" hold fingerprints, "distance"
-        holds distances, "share" holds shares (float), and others hold integers or strings. A
+        holds distances, "share", "contained" and "similarity" hold shares (float; NaN is a null),
+        "rule" holds strings, and others hold integers or strings. A
         mapping to "fingerprint", "distance", "share" or "value" overrides this, and to "text", a
         column of strings also if it has no rows.
     header : bool
@@ -345,6 +349,9 @@ class LineEncoder(Encoder):
         for name, values in data.items():
             if isinstance(values, list):
                 cells.append(self._cells(name, values))
+            elif self._columns[name] == "share":
+                unknown = "null" if self._format == "jsonl" else ""
+                cells.append([str(n) if n == n else unknown for n in values.tolist()])
             elif self._columns[name] != "fingerprint":
                 cells.append(list(map(str, values.tolist())))
             else:

@@ -18,6 +18,7 @@ from fpstore.base.threads import cached_property
 from fpstore.errors import CorruptStoreError, InputError, plural
 from fpstore.io.tables import Tabular, arrow_table, values_at
 from fpstore.jobs import GROUPINGS, REPRESENTATIVES
+from fpstore.jobs.evidence import Evidence
 from fpstore.jobs.grouping import Grouping, Numbers, group_members, members_in_sets
 from fpstore.jobs.joining import connect_rows
 from fpstore.jobs.pairs import join_design, load_fingerprints
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
     from fpstore.io import Writer
 
 CLUSTER_COLUMNS = ("id", "cluster", "representative")
-CORPUS_COLUMNS = (*CLUSTER_COLUMNS, "distance")
+CORPUS_COLUMNS = (*CLUSTER_COLUMNS, "distance")  # where fingerprints decide
+TEXT_CLUSTER_COLUMNS = (*CLUSTER_COLUMNS, "similarity")
 MAX_DOCUMENTS = 2**63 - 1
 SET_BYTES = 5  # for each fingerprint: its set, and its share of an index
 DENSE = 4  # flags tell different numbers if the largest is below this many times their count
@@ -46,8 +48,8 @@ class Clusters(Tabular):
         All documents, in clusters or alone; of a corpus all rows.
     lims : ndarray of int64, shape (clusters + 1,)
         The ids of cluster c are ``ids[lims[c]:lims[c + 1]]``.
-    distances : ndarray of uint16, shape (members,), or None
-        Of a corpus: the distance of each document from the representative, in bits.
+    evidence : dict of str to ndarray, shape (members,)
+        Of a corpus: what each document has in common with the representative, as for `Removed`.
     """
 
     def __init__(
@@ -56,11 +58,11 @@ class Clusters(Tabular):
         names: IdLookup,
         numbers: Words,
         documents: int,
-        distances: npt.NDArray[np.uint16] | None = None,
+        evidence: Evidence | None = None,
     ) -> None:
         self.lims = lims
         self.documents = documents
-        self.distances = distances
+        self.evidence = {} if evidence is None else evidence
         self._names, self._numbers = names, numbers  # of the members
 
     @cached_property
@@ -74,7 +76,7 @@ class Clusters(Tabular):
     def in_memory(self) -> Clusters:
         """Return the clusters with all ids in memory."""
         numbers = np.arange(len(self._numbers), dtype=np.uint64)
-        return Clusters(self.lims, InMemoryIds(self.ids), numbers, self.documents, self.distances)
+        return Clusters(self.lims, InMemoryIds(self.ids), numbers, self.documents, self.evidence)
 
     @property
     def sizes(self) -> npt.NDArray[np.int64]:
@@ -111,7 +113,8 @@ class Clusters(Tabular):
         """Return a row per document in a cluster.
 
         The columns are ``id``, the number of the ``cluster``, and the id of its ``representative``;
-        for a corpus also the ``distance`` from the representative.
+        for a corpus also the ``similarity`` to the representative or, where fingerprints decide,
+        the ``distance`` from it.
         """
         cluster = list_numbers(self.lims)
         representatives = values_at(self.ids, self.lims[cluster])
@@ -120,7 +123,11 @@ class Clusters(Tabular):
             "cluster": cluster.astype(np.uint64),
             "representative": representatives,
         }
-        return columns | ({} if self.distances is None else {"distance": self.distances})
+        return columns | self._shown(slice(None))
+
+    def _shown(self, rows: slice) -> dict[str, Any]:
+        shown = {"similarity", "distance"}
+        return {name: column[rows] for name, column in self.evidence.items() if name in shown}
 
     def batches(self) -> Iterator[dict[str, Any]]:
         """Yield the :meth:`columns` in batches of at most 65,536 rows.
@@ -142,9 +149,7 @@ class Clusters(Tabular):
                     "cluster": cluster[rows].astype(np.uint64),
                     "representative": representatives,
                 }
-                yield columns | (
-                    {} if self.distances is None else {"distance": self.distances[start:end][rows]}
-                )
+                yield columns | self._shown(slice(start + rows.start, start + rows.stop))
 
     def to_arrow(self, *, names: Mapping[str, str] | None = None) -> Any:
         """Return the :meth:`columns` as a ``pyarrow.Table``.

@@ -1,8 +1,9 @@
-"""The compared rows of a corpus: fingerprints, ids, scores, keys of bands; and their checkpoint."""
+"""The compared rows of a corpus: fingerprints or sets of features, ids, scores, keys of bands."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,19 +14,22 @@ from fpstore.base.resources import Resources
 from fpstore.disk.temporary import SpilledNumbers
 from fpstore.errors import InputError
 from fpstore.hashing.bands import Bands, MinHashSketcher
-from fpstore.hashing.base import Fingerprinter
+from fpstore.hashing.base import FeatureSets, Fingerprinter
 from fpstore.hashing.corpora import hash_rows
 from fpstore.io.check import is_plain_integer
 from fpstore.io.scores import concatenate_keys
 from fpstore.io.source import Batch, Projection, RowSource
 from fpstore.jobs.bands import BandKeys
 from fpstore.jobs.row_set import SpooledIds
+from fpstore.jobs.text_sets import TextSets, TextSetsWriter
 from fpstore.query.id_lookup import ID_SLICE_ROWS, ids_in_slices
 from fpstore.work.checkpoint import Checkpoint
+from fpstore.work.pieces import Pieces
 
 # of a part of a checkpoint: whichever comes first
 PART_ROWS, PART_CHARS = 1 << 20, 1 << 26
 READ = "rows were read"
+SETS = (*FeatureSets._fields, "chars")  # the pieces of sets
 STAGE = "rows"  # of a checkpoint; a result has the number of its first row
 
 
@@ -33,7 +37,8 @@ class ComparedRows(NamedTuple):
     """The rows of a corpus that can be compared, in columns.
 
     ``is_compared`` has a flag for each row of the corpus. With keys of bands, fingerprints and the
-    numbers of rows lie in temporary files.
+    numbers of rows lie in temporary files. ``texts`` has the sets of features, if texts decide.
+    Fingerprints that were not made have no words.
     """
 
     is_compared: Flags
@@ -42,6 +47,7 @@ class ComparedRows(NamedTuple):
     ids: SpooledIds | None
     scores: Words | None  # keys of `fpstore.io.scores`
     bands: BandKeys | None
+    texts: TextSets | None = None
 
 
 def compared_rows(
@@ -53,11 +59,14 @@ def compared_rows(
     checkpoint: Checkpoint | None,
     bands: Bands | None = None,
     may_be_empty: bool = False,
+    sets: bool = False,
+    fingerprints: bool = True,
 ) -> ComparedRows:
     """Read the rows of a corpus, whose texts are hashed by threads.
 
     Rows in a checkpoint are not read again. With ``refused``, a row without text, fingerprint or id
-    is an InputError; so is a corpus without rows, unless it ``may_be_empty``.
+    is an InputError; so is a corpus without rows, unless it ``may_be_empty``. ``sets`` and
+    ``fingerprints`` say what is made of texts.
     """
     corpus.limit_memory(resources.memory)
     keys = spilled = None
@@ -66,12 +75,25 @@ def compared_rows(
         fingerprinter = fingerprinter.with_bands(bands)
         keys = BandKeys(bands.number)
         spilled = SpilledNumbers(np.uint64)
-    words = projection.width.words
+    words = projection.width.words if fingerprints else 0
+    texts = TextSetsWriter() if sets else None
+    hash_texts = (
+        partial(fingerprinter.hashed_sets, fingerprints=fingerprints)
+        if sets and fingerprinter is not None
+        else None
+    )
 
     def read(skipped: int = 0) -> Iterator[Batch]:
         if fingerprinter is None:
             return corpus.batches(projection, skipped=skipped)
-        return hash_rows(corpus, projection, fingerprinter, resources.threads, skipped=skipped)
+        return hash_rows(
+            corpus,
+            projection,
+            fingerprinter,
+            resources.threads,
+            skipped=skipped,
+            hash_texts=hash_texts,
+        )
 
     flags = [np.empty(0, bool)]
     pieces = [np.empty(0 if words == 1 else (0, words), np.uint64)]
@@ -90,6 +112,8 @@ def compared_rows(
             spilled.append(np.ascontiguousarray(batch.fingerprints[:, :words]).reshape(-1))
             keys.add(batch.fingerprints[:, words:])
         scores.extend([] if batch.scores is None else [batch.scores])
+        if texts is not None and batch.text_chars is not None:
+            texts.add(batch.sets, batch.text_chars)
         resources.report("reading", done)
     if not done and not may_be_empty:
         raise InputError(f"{corpus.label}: no rows")
@@ -97,16 +121,17 @@ def compared_rows(
     is_compared = np.concatenate(flags)
     if keys is not None:
         keys.finish()
-    fingerprints = np.concatenate(pieces) if spilled is None else spilled.finish()
+    rows = np.concatenate(pieces) if spilled is None else spilled.finish()
     return ComparedRows(
         is_compared,
         np.flatnonzero(is_compared) if keys is None else _places_on_disk(is_compared),
-        fingerprints if words == 1 else fingerprints.reshape(-1, words),
+        rows if words == 1 else rows.reshape(len(rows) if not words else -1, words),
         None if projection.id is None else ids if corpus.typed else convert_to_integers(ids),
         concatenate_keys([np.empty(0, np.uint64), *scores])
         if projection.score is not None
         else None,
         keys,
+        None if texts is None else texts.finish(),
     )
 
 
@@ -142,6 +167,7 @@ def _read_with_checkpoint(
                 pieces.read_ids(f"ids-{number}"),
                 flags,
                 scores=pieces.read(scores) if scores in pieces else None,
+                **_read_sets(pieces, number),
             )
     before = first = done
     batches, chars = list[Batch](), 0
@@ -166,6 +192,17 @@ def _write(checkpoint: Checkpoint, first: int, batches: list[Batch]) -> None:
             writer.add_ids(f"ids-{number}", batch.ids)
             if batch.scores is not None:
                 writer.add(f"scores-{number}", batch.scores)
+            if batch.sets is not None and batch.text_chars is not None:
+                for name, column in zip(SETS, (*batch.sets, batch.text_chars), strict=True):
+                    writer.add(f"{name}-{number}", column)
+
+
+def _read_sets(pieces: Pieces, number: int) -> dict[str, Any]:
+    """Return the sets of a batch, and the characters of its texts, if a checkpoint has them."""
+    if f"{SETS[0]}-{number}" not in pieces:
+        return {}
+    *sets, chars = (pieces.read(f"{name}-{number}") for name in SETS)
+    return {"sets": FeatureSets(*sets), "text_chars": chars}
 
 
 def convert_to_integers(ids: SpooledIds) -> SpooledIds:

@@ -12,37 +12,45 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.base.aliases import Flags, Words
+from fpstore.base.aliases import Flags, Lims, Words
 from fpstore.base.arguments import printable
-from fpstore.base.arrays import HALF_BITS, distinct_places, list_numbers
+from fpstore.base.arrays import HALF_BITS, distinct_places, list_lims, list_numbers
 from fpstore.base.keywords import keyword
 from fpstore.base.resources import Resources
 from fpstore.base.width import distances_between
 from fpstore.errors import InputError, StoreExistsError, plural
-from fpstore.hashing.documents import DocumentFiles
+from fpstore.hashing.wrapper import unwrap_minhash
 from fpstore.io.source import RowSource
 from fpstore.jobs.bands import connect_by_bands
 from fpstore.jobs.clusters import Clusters
 from fpstore.jobs.compared import ComparedRows, compared_rows
 from fpstore.jobs.dedup_job import DedupJob
+from fpstore.jobs.evidence import Evidence, near_store, of_distances, of_texts, select
 from fpstore.jobs.grouping import (
     IdReader,
     Members,
     Numbers,
     group_members,
     members_in_sets,
+    rank_documents,
     regroup,
-    representative_ranks,
     rows_at,
 )
 from fpstore.jobs.joining import connect_rows
 from fpstore.jobs.outputs import Listing, Outputs, check_outside, share_a_file
+from fpstore.jobs.overlaps import connect_by_overlaps
 from fpstore.jobs.pairs import join_design
 from fpstore.jobs.reference import STAGE as REFERENCE_STAGE
-from fpstore.jobs.reference import NearReference, Reference, join_side, near_candidates
+from fpstore.jobs.reference import (
+    NearReference,
+    Reference,
+    id_names,
+    join_side,
+    near_candidates,
+)
 from fpstore.jobs.removed import Removed
-from fpstore.jobs.verified import MAX_COMPARED_ROWS, SECOND, TextSets, text_sets
-from fpstore.query.id_lookup import IdLookup, InMemoryIds, ids_at
+from fpstore.jobs.text_sets import Rule, TextSets
+from fpstore.query.id_lookup import IdLookup, ids_at
 from fpstore.work.checkpoint import Checkpoint, JobIdentity, is_output, open_checkpoint_in
 
 COMPARED_AT_ONCE = 1 << 18
@@ -66,14 +74,18 @@ class Deduplication(NamedTuple):
         Rows that were not compared, because their text is null or blank, or their fingerprint or id
         is null.
     removed : Removed
-        The rows that are not kept, each with the row that is kept in its place, and their distance;
-        ``to_arrow`` makes a table.
+        The rows that are not kept, each with the row that is kept in its place, and how much they
+        have in common; ``to_arrow`` makes a table.
+    near : int
+        Rows that are kept although a row has much of their text, but not enough: from 0.8 of the
+        containment on that the rule asks for. 0 where fingerprints decide.
     """
 
     kept: Any
     clusters: Clusters
     not_compared: int
     removed: Removed
+    near: int = 0
 
     def __repr__(self) -> str:
         counts = f"{len(self.kept):,} of {plural(self.clusters.documents, 'document')} kept"
@@ -194,12 +206,6 @@ def check_store(path: str, store: Any, job: DedupJob, outputs: Sequence[Path]) -
     None is a store that the job will create.
     """
     description = None if job.fingerprinter is None else job.fingerprinter.describe()
-    if job.least_similarity is not None:
-        raise InputError(
-            f"{path}: a store has no texts to verify with: leave {keyword('verify')} out, or name "
-            "files",
-            path=path,
-        )
     if store is None:
         return
     if store.width != job.projection.width.bits:
@@ -250,24 +256,33 @@ def find_duplicates(
         job.unknown == "refuse",
         checkpoint,
         job.bands,
+        sets=job.rule is not None,
+        fingerprints=job.makes_fingerprints,
     )
     near = None
-    if reference is not None:
-        near = _find_near_reference(
-            reference, corpus, documents, job, resources, checkpoint, resumed
-        )
+    if reference is not None and (job.rule is None or reference.corpus is None):
+        near = _find_near_reference(reference, documents, job, resources, checkpoint, resumed)
         # an error comes before the corpus is compared with itself
         near.refuse_unwritable(reference.path, corpus.forbidden_in_ids)
-    members = _group_documents(corpus, job, documents, near, resources, checkpoint)
+    near_kept = 0
+    if job.rule is None:
+        members = _group_documents(job, documents, near, resources, checkpoint)
+        evidence = of_distances(distances_from_kept(documents.fingerprints, members))
+    else:
+        members, near, evidence, near_kept = _decide_by_texts(
+            documents, near, job, resources, reference
+        )
+        if near is not None and reference is not None:
+            near.refuse_unwritable(reference.path, corpus.forbidden_in_ids)
     rows = documents.rows
     removed_rows = rows[members.documents[members.is_removed].view(np.intp)]
     near_rows = rows[:0] if near is None else rows[near.places]
     flags = kept_flags(documents.is_compared, job.unknown, [removed_rows, near_rows])
-    names: IdLookup = InMemoryIds(rows.view(np.uint64)) if documents.ids is None else documents.ids
-    from_kept = distances_from_kept(documents.fingerprints, members)
-    removed = Removed(members, from_kept, rows, names, near)
-    clusters = Clusters(members.lims, names, members.documents, len(flags), from_kept)
-    return documents, Deduplication(flags, clusters, len(flags) - len(rows), removed)
+    names = id_names(documents)
+    removed = Removed(members, evidence, rows, names, near)
+    clusters = Clusters(members.lims, names, members.documents, len(flags), evidence)
+    not_compared = len(flags) - len(rows)
+    return documents, Deduplication(flags, clusters, not_compared, removed, near_kept)
 
 
 def kept_flags(
@@ -293,56 +308,134 @@ def distances_from_kept(fingerprints: Words, members: Members) -> npt.NDArray[np
 
 
 def _group_documents(
-    corpus: RowSource,
     job: DedupJob,
     documents: ComparedRows,
     near: NearReference | None,
     resources: Resources,
     checkpoint: Checkpoint | None,
 ) -> Members:
-    """Return the groups of documents that are not near a reference, the kept one first."""
+    """Return the groups of documents by fingerprints, the kept one first.
+
+    Documents that are near a reference are in none.
+    """
     members = _connect_documents(job, documents, near, resources, checkpoint)
-
-    def fetch_ids(numbers: Words) -> Words | list[str]:
-        return numbers if documents.ids is None else ids_at(documents.ids, numbers)
-
-    def read_texts() -> tuple[TextSets, npt.NDArray[np.intp]]:
-        rows = np.sort(documents.rows[members.documents.view(np.intp)])
-        return _reread_texts([(corpus, rows)], job, resources), documents.rows
-
-    fingerprints, scores = documents.fingerprints, documents.scores
-    return choose_groups(job, members, fingerprints, fetch_ids, scores, read_texts)
+    return group_members(
+        members,
+        job.grouping,
+        lambda span: rows_at(documents.fingerprints, members.documents[span]),
+        _id_reader(documents),
+        documents.scores,
+    )
 
 
-def choose_groups(
+def _id_reader(documents: ComparedRows) -> IdReader:
+    ids = documents.ids
+    return lambda numbers: numbers if ids is None else ids_at(ids, numbers)
+
+
+def of_members(texts: TextSets, members: Members, rule: Rule) -> Evidence:
+    """Return the evidence of each member beside the first of its group."""
+    firsts = members.documents[members.lims[list_numbers(members.lims)]]
+    return of_texts(texts, members.documents, firsts, rule)
+
+
+def _decide_by_texts(
+    documents: ComparedRows,
+    near: NearReference | None,
     job: DedupJob,
+    resources: Resources,
+    reference: Reference | None,
+) -> tuple[Members, NearReference | None, Evidence, int]:
+    """Return the groups of documents by a rule, those near a reference, and the evidence.
+
+    And how many documents are connected with others, but in no group. ``near`` are documents near a store. The documents of another corpus stay in any case, and
+    others go for them.
+    """
+    assert job.rule is not None
+    assert documents.texts is not None
+    texts, searched = documents.texts, None
+    if near is not None:
+        searched = np.ones(len(texts), bool)
+        searched[near.places] = False
+    other = None
+    if reference is not None and reference.corpus is not None:
+        projection = replace(job.projection, score=None)
+        other = compared_rows(
+            reference.corpus,
+            projection,
+            job.fingerprinter,
+            resources,
+            False,
+            None,
+            sets=True,
+            fingerprints=False,
+        )
+        assert other.texts is not None
+        texts = texts.followed_by(other.texts)
+    connected = connect_by_overlaps(texts, job.rule, resources, searched)
+    resources.report("comparing", 0)
+    connected_members = members_in_sets(connected)[0]
+    own = len(documents.texts)
+    members = choose_by_rule(
+        connected_members, texts, job, _id_reader(documents), documents.scores, own
+    )
+    near_kept = int((connected_members.documents < own).sum() - (members.documents < own).sum())
+    evidence = of_members(texts, members, job.rule)
+    if other is not None:
+        members, near, evidence = _split_reference(members, evidence, id_names(other), own)
+    return members, near, evidence, near_kept
+
+
+def choose_by_rule(
     members: Members,
-    fingerprints: Words,
+    texts: TextSets,
+    job: DedupJob,
     fetch_ids: IdReader,
     scores: Words | None,
-    read_texts: Callable[[], tuple[TextSets, npt.NDArray[np.intp]]],
+    own: int,
 ) -> Members:
-    """Return the groups by the rules of a job, from connected groups; the kept document is first.
+    """Return the groups by the rule of a job, from connected groups; the kept document is first.
 
-    ``read_texts`` is called if texts are compared, for their sets and the row of each document.
+    The documents from number ``own`` on are those of a reference, which stay.
     """
-
-    def fetch_rows(span: slice) -> Words:
-        return rows_at(fingerprints, members.documents[span])
-
-    if job.least_similarity is None:
-        return group_members(members, job.grouping, fetch_rows, fetch_ids, scores)
-    radius, least = job.grouping.radius, job.least_similarity
-    ranks = representative_ranks(members, job.grouping.keep, fetch_rows, fetch_ids, scores)
-    texts, rows = read_texts()
-    return regroup(
-        members,
-        fetch_rows,
-        ranks,
-        lambda piece, lims, documents: texts.representatives(
-            piece, lims, rows[documents.view(np.intp)], radius, least
-        ),
+    rule = job.rule
+    assert rule is not None
+    is_own = members.documents < own
+    ranks = np.zeros(len(members.documents), np.uint64)
+    ranks[is_own] = rank_documents(
+        members.documents[is_own], job.grouping.keep, texts, fetch_ids, scores
     )
+
+    def choose(span: slice, order: npt.NDArray[np.intp], lims: Lims) -> Words:
+        stays = None if is_own.all() else (~is_own[span][order]).view(np.uint8)
+        return texts.decide(members.documents[span][order], lims, rule, stays)
+
+    return regroup(members, ranks, choose, ~is_own)
+
+
+def _split_reference(
+    members: Members, evidence: Evidence, names: IdLookup, own: int
+) -> tuple[Members, NearReference, Evidence]:
+    """Return the groups of documents, and those that go for a document of a reference.
+
+    The latter are numbered from ``own`` on.
+    """
+    owners = list_numbers(members.lims)
+    firsts = members.documents[members.lims[:-1]]
+    in_reference = (firsts >= own)[owners]
+    near = in_reference & members.is_removed
+    documents = members.documents[near].view(np.intp)
+    order = np.argsort(documents)
+    kept = firsts[owners[near]][order] - np.uint64(own)
+    found = NearReference(
+        documents[order],
+        ids_at(names, kept),
+        select(select(evidence, near), order),
+        of_store=False,
+    )
+    sizes = np.diff(members.lims)[firsts < own]
+    kept_members = Members(list_lims(sizes), members.documents[~in_reference])
+    return kept_members, found, select(evidence, ~in_reference)
 
 
 def _connect_documents(
@@ -384,14 +477,13 @@ def _connect_documents(
 
 def _find_near_reference(
     reference: Reference,
-    corpus: RowSource,
     documents: ComparedRows,
     job: DedupJob,
     resources: Resources,
     checkpoint: Checkpoint | None,
     resumed: bool,
 ) -> NearReference:
-    """Return the documents that are near a reference.
+    """Return the documents whose fingerprints are near a reference.
 
     A resumed job takes them from its checkpoint: files are as they were when the job began, but its
     own rows may be in the store.
@@ -400,14 +492,27 @@ def _find_near_reference(
         saved = NearReference.saved(checkpoint)
         if saved is not None:
             return saved
-    near = NearReference(np.empty(0, np.intp), np.empty(0, np.uint64), np.empty(0, np.uint16))
+    none = np.empty(0, np.intp)
+    near = NearReference(none, none.astype(np.uint64), of_distances(none.astype(np.uint16)))
     if reference.corpus is not None:
-        near = _find_near_corpus(reference.corpus, corpus, documents, job, resources)
+        near = _find_near_corpus(reference.corpus, documents, job, resources)
     elif reference.store is not None:
         near = find_near_store(reference.store, documents.fingerprints, job, resources)
+    near = by_the_rule(near, documents.texts, job)
     if checkpoint is not None:
         near.save(checkpoint, of_store=reference.store is not None)
     return near
+
+
+def by_the_rule(near: NearReference, texts: TextSets | None, job: DedupJob) -> NearReference:
+    """Return documents near a store with the evidence of a job where texts decide."""
+    minhash = unwrap_minhash(job.fingerprinter)
+    if texts is None or job.rule is None or minhash is None:
+        return near
+    similarity = np.array([minhash.jaccard(bits) for bits in near.evidence["distance"].tolist()])
+    return near._replace(
+        evidence=near_store(texts, near.places.view(np.uint64), similarity.astype(np.float64))
+    )
 
 
 def find_near_store(
@@ -415,50 +520,18 @@ def find_near_store(
 ) -> NearReference:
     """Return the fingerprints that are near a store."""
     side, radius = store.snapshot(), job.grouping.radius
-    candidates = near_candidates(side, fingerprints, radius, job.projection.width, resources, 1)
+    candidates = near_candidates(side, fingerprints, radius, job.projection.width, resources)
     return NearReference.from_candidates(candidates, side)
 
 
 def _find_near_corpus(
-    other: RowSource,
-    corpus: RowSource,
-    documents: ComparedRows,
-    job: DedupJob,
-    resources: Resources,
+    other: RowSource, documents: ComparedRows, job: DedupJob, resources: Resources
 ) -> NearReference:
-    """Return the documents near those of another corpus, and alike if texts are compared."""
-    other_documents = compared_rows(
-        other, replace(job.projection, score=None), job.fingerprinter, resources, False, None
-    )
+    """Return the documents whose fingerprints are near those of another corpus."""
+    projection = replace(job.projection, score=None)
+    other_documents = compared_rows(other, projection, job.fingerprinter, resources, False, None)
     side = join_side(other_documents, job.projection.width)
-    most = 1 if job.least_similarity is None else MAX_COMPARED_ROWS
     candidates = near_candidates(
-        side, documents.fingerprints, job.grouping.radius, job.projection.width, resources, most
+        side, documents.fingerprints, job.grouping.radius, job.projection.width, resources
     )
-    if job.least_similarity is None:
-        return NearReference.from_candidates(candidates, side)
-    rows, other_rows = documents.rows, other_documents.rows
-    compared = other_rows[np.unique(candidates.numbers).view(np.intp)]
-    least = job.least_similarity
-    corpora = [(corpus, rows[candidates.documents()]), (other, compared)]
-    texts = _reread_texts(corpora, job, resources)
-
-    def alike(a: Words, b: Words) -> Flags:
-        return (
-            texts.similarities(rows[a.view(np.intp)], other_rows[b.view(np.intp)] + SECOND) >= least
-        )
-
-    return NearReference.from_candidates(candidates, side, alike)
-
-
-def _reread_texts(
-    corpora: Sequence[tuple[RowSource, npt.NDArray[np.intp]]], job: DedupJob, resources: Resources
-) -> TextSets:
-    """Read the texts of rows again, to compare them exactly."""
-    assert job.fingerprinter is not None
-    for corpus, _ in corpora:
-        if isinstance(corpus, DocumentFiles):
-            corpus.silence()
-    (texts,) = text_sets(corpora, job.projection, [job.fingerprinter], resources)
-    resources.report("verifying", len(corpora[0][1]))
-    return texts
+    return NearReference.from_candidates(candidates, side)

@@ -25,6 +25,7 @@ from fpstore.jobs import GROUPINGS, KEEP_RULES, SEARCHES, UNKNOWN
 from fpstore.jobs.grouping import Grouping
 from fpstore.jobs.reference import Reference
 from fpstore.jobs.row_spec import RESOLVED, HashedRowsSpec
+from fpstore.jobs.text_sets import LOSSLESS_CONTAINMENT, NEVER, Rule
 from fpstore.work.checkpoint import JobIdentity
 
 EXACT_ROWS = 1 << 20  # up to which search='auto' is exact
@@ -32,8 +33,6 @@ EXACT_ROWS = 1 << 20  # up to which search='auto' is exact
 MAX_CHANCE = 0.001
 BANDS_RECALL = 0.995
 UNRELATED = 0.05  # similarity of unrelated texts, by a line of their page, or by phrases
-MAX_UNRELATED = 1e-4  # share of unrelated pairs within the radius, above which texts are compared
-VERIFIED_BELOW = 0.5  # thresholds at which texts may be compared by default
 DEDUP_METHOD = "minhash"  # the default
 
 
@@ -42,22 +41,26 @@ class DedupJob:
     """The columns of a deduplication, its fingerprinter, and its rule for duplicates.
 
     ``unknown`` says whether to keep, drop or refuse rows without a text, a fingerprint or an id,
-    which are not compared. ``least_similarity`` is a bound: a row is removed if its Jaccard
-    similarity to the kept row is at least this. None: fingerprints decide. ``search`` is one of
-    SEARCHES; ``jaccard`` is the similarity at which pairs are to be found, None without MinHash.
-    ``can_verify``: `plan_search` may set ``least_similarity`` where the radius asks for it.
+    which are not compared. ``rule`` decides by the texts which rows go. None: fingerprints decide,
+    by the radius and the groups of ``grouping``; then ``search`` is one of SEARCHES, and
+    ``jaccard`` the similarity at which pairs are to be found, None without MinHash.
+    ``near_store``: fingerprints are needed beside a rule, since a store has no texts.
     """
 
     projection: Projection
     grouping: Grouping
     unknown: str
     fingerprinter: Fingerprinter[Any] | None
-    least_similarity: float | None = None
+    rule: Rule | None = None
     search: str = "exact"
     jaccard: float | None = None
     fixed_radius: bool = False
     bands: Bands | None = None
-    can_verify: bool = False
+    near_store: bool = False
+
+    @property
+    def makes_fingerprints(self) -> bool:
+        return self.rule is None or self.near_store
 
     def plan_search(self, corpus: RowSource) -> DedupJob:
         """Return the job by :meth:`plan_for_rows` for the rows of a corpus."""
@@ -68,13 +71,9 @@ class DedupJob:
 
         For many rows, bands take less time. At a large radius, they keep texts apart that are near
         each other by chance alone. The radius leaves enough of the recall to the bands, unless it
-        is fixed. Texts are compared if the radius does not keep unrelated ones apart: bands do not
-        either, where texts have a line in common.
+        is fixed.
         """
-        job = self._with_bands(rows)
-        if not job.can_verify or job.unrelated_share < MAX_UNRELATED:
-            return job
-        return replace(job, least_similarity=job.jaccard)
+        return self if self.rule is not None else self._with_bands(rows)
 
     def _with_bands(self, count: Callable[[], float]) -> DedupJob:
         minhash = unwrap_minhash(self.fingerprinter)
@@ -149,7 +148,7 @@ class DedupJob:
         facts = {
             "job": "dedup",
             "encoding": corpus.encoding,
-            "least_similarity": self.least_similarity,
+            "rule": self.rule,
         }
         return {**facts, **arguments, **description, **files, **reference_facts}
 
@@ -180,9 +179,11 @@ class DedupSpec(HashedRowsSpec):
     ----------
     source, output : path-like or other
         As for :func:`fpstore.dedup`. Of a plan, files and folders, or their URIs.
-    text, fingerprint, id, score, method, threshold, radius, width, keep, group : optional
+    text, fingerprint, id, score, method, width, keep, threshold, contained, lossless : optional
         As for :func:`fpstore.dedup`.
-    unknown, verify, search, fingerprinter, decimal, signed, encoding, html, format : optional
+    estimate, radius, group, search : optional
+        As for :func:`fpstore.dedup`.
+    unknown, fingerprinter, decimal, signed, encoding, html, format : optional
         As for :func:`fpstore.dedup`.
     against : Store, path, iterable of paths, or table, optional
         As for :func:`fpstore.dedup`. Of a plan, a store, which tasks open by its path.
@@ -196,38 +197,92 @@ class DedupSpec(HashedRowsSpec):
     _: KW_ONLY
     score: str | None = None
     threshold: float | None = None
+    contained: float | None = None
+    lossless: bool = False
+    estimate: bool | None = None
     radius: int | None = None
-    keep: str = "first"
+    keep: str | None = None
     group: str | None = None
     unknown: str = "keep"
-    verify: bool | None = None
     search: str = "auto"
     against: Any = field(default=None, metadata=RESOLVED)
     removed: Any = field(default=None, metadata=RESOLVED)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_choice(self.keep, KEEP_RULES, "keep")
+        if self.keep is not None:
+            check_choice(self.keep, KEEP_RULES, "keep")
         check_choice(self.unknown, UNKNOWN, "unknown")
         check_choice(self.search, SEARCHES, "search")
         if self.group is not None:
             check_choice(self.group, GROUPINGS, "group")
-        if self.verify is not None:
-            check_flag(self.verify, "verify")
+        for name in ("threshold", "contained"):
+            if getattr(self, name) is not None:
+                check_number(getattr(self, name), 0, 1, name)
+        check_flag(self.lossless, "lossless")
+        if self.estimate is not None:
+            check_flag(self.estimate, "estimate")
+        if self.lossless and (self.threshold, self.contained) != (None, None):
+            raise InputError(
+                f"{keyword('lossless')} is the rule {keyword('contained', LOSSLESS_CONTAINMENT)}: "
+                f"leave {keyword('threshold')} and {keyword('contained')} out"
+            )
+
+    def rule(self, fingerprinter: Fingerprinter[Any] | None) -> Rule | None:
+        """Return the rule by which texts decide; None if fingerprints do.
+
+        They do if one of their options is named, or if the features of their method are not those
+        of near-duplicates.
+        """
+        of_estimates = [
+            name
+            for name, is_set in (
+                ("radius", self.radius is not None),
+                ("group", self.group is not None),
+                ("search", self.search != "auto"),
+                ("keep", self.keep == "central"),
+                ("estimate", self.estimate is True),
+            )
+            if is_set
+        ]
+        has_features = unwrap_minhash(fingerprinter) is not None or (
+            self.estimate is False and fingerprinter is not None
+        )
+        of_rules = [name for name in ("contained", "lossless") if getattr(self, name)]
+        if has_features and not of_estimates:
+            return (
+                Rule(LOSSLESS_CONTAINMENT, NEVER)
+                if self.lossless
+                else Rule.choose(self.contained, self.threshold)
+            )
+        if self.estimate is False and of_estimates:
+            raise InputError(
+                f"{keyword(of_estimates[0])} is for estimates: leave {keyword('estimate', False)} "
+                "out"
+            )
+        texts = (
+            f"leave {keyword(of_estimates[0])} out"
+            if of_estimates
+            else "the corpus has fingerprints"
+            if fingerprinter is None
+            else f"{fingerprinter.name} has none that is compared: leave the method out"
+        )
+        if of_rules or self.keep == "longest" or self.estimate is False:
+            name = of_rules[0] if of_rules else "keep" if self.keep == "longest" else "estimate"
+            raise InputError(
+                f"{keyword(name, self.keep if name == 'keep' else getattr(self, name))} compares "
+                f"texts: {texts}"
+            )
+        return None
 
     def grouping(self, fingerprinter: Fingerprinter[Any] | None, width: Width) -> Grouping:
         """Return the radius and the groups; InputError for a wrong field."""
         minhash = unwrap_minhash(fingerprinter)
-        if self.verify and self.group == "connected":
-            raise InputError(
-                f"{keyword('verify')} makes groups without chains: leave "
-                f"{keyword('group', 'connected')} out"
-            )
-        if self.threshold is not None and not self.verify:
+        if self.threshold is not None:
             if minhash is None:
                 raise InputError(
-                    f"{keyword('threshold')} is a Jaccard similarity, for MinHash or "
-                    f"{keyword('verify')}: give {keyword('radius')}"
+                    f"{keyword('threshold')} is a Jaccard similarity, for texts and MinHash: give "
+                    f"{keyword('radius')}"
                 )
             if self.radius is not None:
                 raise InputError(
@@ -237,22 +292,17 @@ class DedupSpec(HashedRowsSpec):
         if self.radius is not None:
             radius = self.radius
         elif self.threshold is not None and minhash is not None:
-            radius = minhash.radius(check_number(self.threshold, 0, 1, "threshold"))
+            radius = minhash.radius(self.threshold)
         else:
             radius = (
                 USUAL_BITS * width.bits // WORD_BITS
                 if fingerprinter is None
                 else fingerprinter.usual_radius
             )
-        usual = (
-            "connected"
-            if fingerprinter is None
-            else "greedy"
-            if self.verify
-            else fingerprinter.usual_group
-        )
+        usual = "connected" if fingerprinter is None else fingerprinter.usual_group
         check_radius(radius, width.bits)
-        return Grouping(radius, usual if self.group is None else self.group, self.keep)
+        keep = self.keep or ("first" if self.score is None else "highest")
+        return Grouping(radius, usual if self.group is None else self.group, keep)
 
     def jaccard(self, fingerprinter: Fingerprinter[Any] | None, radius: int) -> float | None:
         """Return the similarity at which USUAL_RECALL of the pairs are found.
@@ -274,21 +324,6 @@ class DedupSpec(HashedRowsSpec):
             )
         return least_jaccard(minhash, radius)
 
-    def can_verify(self, fingerprinter: Fingerprinter[Any] | None, jaccard: float | None) -> bool:
-        """Return whether texts may be compared by default.
-
-        They may for MinHash at a low threshold, in groups without chains.
-        """
-        minhash = unwrap_minhash(fingerprinter)
-        if (
-            minhash is None
-            or minhash.takes_field_weights
-            or self.verify is not None
-            or self.radius is not None
-        ):
-            return False
-        return self.group != "connected" and jaccard is not None and jaccard < VERIFIED_BELOW
-
     def job(self, reference: Reference | None = None) -> DedupJob:
         """Return the deduplication with its columns, fingerprinter, radius and groups.
 
@@ -300,10 +335,11 @@ class DedupSpec(HashedRowsSpec):
             A field is wrong, or does not go with another one.
         """
         if reference is not None and reference.store is not None:
-            return self._with_store_defaults(reference.store)._job(verifies=False)
-        return self._job(verifies=reference is None or reference.corpus is not None)
+            store = reference.store
+            return self._with_store_defaults(store)._job(near_store=True, store_radius=store.radius)
+        return self._job(near_store=reference is not None and reference.corpus is None)
 
-    def _job(self, verifies: bool) -> DedupJob:
+    def _job(self, near_store: bool, store_radius: int | None = None) -> DedupJob:
         projection, fingerprinter = self.hashed_columns(
             Projection(
                 id=self.id,
@@ -314,7 +350,17 @@ class DedupSpec(HashedRowsSpec):
             ),
             DEDUP_METHOD,
         )
+        if self.threshold is not None and fingerprinter is None:
+            raise InputError(
+                f"{keyword('threshold')} is a share of the pieces of texts, and the corpus has "
+                f"fingerprints: give {keyword('radius')}"
+            )
+        rule = self.rule(fingerprinter)
         grouping = self.grouping(fingerprinter, projection.width)
+        if store_radius is not None and self.threshold is None and self.radius is None:
+            grouping = grouping._replace(radius=store_radius)
+        if rule is not None and self.keep is None and self.score is None:
+            grouping = grouping._replace(keep="longest")
         if (grouping.keep == "highest") != (projection.score is not None):
             raise InputError(
                 f"{keyword('keep', 'highest')} needs {keyword('score')}, and {keyword('score')} "
@@ -324,48 +370,30 @@ class DedupSpec(HashedRowsSpec):
             raise InputError(
                 f"{keyword('keep', 'smallest')} needs a column of ids ({keyword('id')})"
             )
-        least = None
-        if self.verify:
-            if fingerprinter is None:
-                raise InputError(
-                    f"{keyword('verify')} compares texts, and the corpus has fingerprints"
-                )
+        if rule is not None and fingerprinter is not None:
             fingerprinter.feature_sets([])  # an error comes before the work
-            least = (
-                USUAL_JACCARD
-                if self.threshold is None
-                else check_number(self.threshold, 0, 1, "threshold")
-            )
-        jaccard = self.jaccard(fingerprinter, grouping.radius)
         return DedupJob(
             projection,
             grouping,
             self.unknown,
             fingerprinter,
-            least_similarity=least,
+            rule=rule,
             search=self.search,
-            jaccard=jaccard,
-            fixed_radius=self.radius is not None,
-            can_verify=verifies and self.can_verify(fingerprinter, jaccard),
+            jaccard=self.jaccard(fingerprinter, grouping.radius),
+            fixed_radius=self.radius is not None or store_radius == grouping.radius,
+            near_store=near_store,
         )
 
     def _with_store_defaults(self, store: Any) -> DedupSpec:
-        """Return the spec with the radius, width and fingerprinter of a store, if it has none."""
+        """Return the spec with the width and the fingerprinter of a store, if it has none."""
         has_texts = self.text not in (None, False)
         fingerprinter = (
             fingerprinter_from_description(store.fingerprinter)
             if has_texts and store.fingerprinter is not None
             else None
         )
-        spec = self
-        if (
-            self.radius is None
-            and self.threshold is None
-            and (fingerprinter is None or fingerprinter.usual_radius != store.radius)
-        ):
-            spec = replace(spec, radius=store.radius)
         if not has_texts:
-            return replace(spec, width=store.width if self.width is None else self.width)
+            return replace(self, width=store.width if self.width is None else self.width)
         if (self.method, self.width, self.fingerprinter) == (None, None, None):
-            spec = replace(spec, fingerprinter=fingerprinter)
-        return spec
+            return replace(self, fingerprinter=fingerprinter)
+        return self

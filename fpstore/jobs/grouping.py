@@ -14,12 +14,14 @@ from fpstore.base.aliases import Flags, Lims, Words
 from fpstore.base.arrays import list_lims, list_numbers, slices, spans, stable_order
 from fpstore.base.width import WORD_BITS, empty_rows_like
 from fpstore.io.scores import ranks_of_keys
+from fpstore.jobs.text_sets import TextSets
 
 Numbers = npt.NDArray[np.uint32] | npt.NDArray[np.uint64]
 PIECE = 1 << 18  # members of groups that are processed together
 RowReader = Callable[[slice], Words]  # the fingerprints of a slice of the members
 IdReader = Callable[[Words], Words | list[str]]  # the ids of documents, by their numbers
-Choose = Callable[[Words, Words, Words], Words]
+# from a slice of the members, their places in order there, and the lims of their groups
+Choose = Callable[[slice, npt.NDArray[np.intp], Lims], Words]
 
 
 class Members(NamedTuple):
@@ -116,21 +118,22 @@ def split_chains(
     is within the radius of no representative becomes one. Each other member goes to its nearest
     representative, of equally near ones to the first.
     """
-    return regroup(
-        members,
-        fingerprints,
-        ranks,
-        lambda rows, lims, _: _kernel.group_greedily(rows, lims, radius),
-    )
+
+    def choose(span: slice, order: npt.NDArray[np.intp], lims: Lims) -> Words:
+        return _kernel.group_greedily(fingerprints(span)[order], lims.view(np.uint64), radius)
+
+    return regroup(members, ranks, choose)
 
 
 def regroup(
-    members: Members, fingerprints: RowReader, ranks: npt.NDArray[Any], choose: Choose
+    members: Members, ranks: npt.NDArray[Any], choose: Choose, before: Flags | None = None
 ) -> Members:
     """Return the groups of members that share a representative, which stands first.
 
-    ``choose`` takes the fingerprints of members in the order of ranks, the lims of their groups,
-    and their documents. It returns the place of each member's representative.
+    Members are ordered by their ranks; those of ``before`` come before the others.
+
+    ``choose`` takes a slice of the members, their places there in the order of groups and ranks, and
+    the lims of the groups. It returns the place in that order of each one's representative.
     """
     if not len(ranks):
         return members
@@ -139,11 +142,11 @@ def regroup(
         lims = members.lims[groups.start : groups.stop + 1]
         span = slice(int(lims[0]), int(lims[-1]))
         order = stable_order(ranks[span])
+        if before is not None:
+            order = order[stable_order(~before[span][order])]
         order = order[stable_order(list_numbers(lims)[order])]
         documents = members.documents[span]
-        chosen = choose(
-            fingerprints(span)[order], (lims - lims[0]).view(np.uint64), documents[order]
-        )
+        chosen = choose(span, order, lims - lims[0])
         representatives = np.empty(len(order), np.uint64)
         representatives[order] = order[chosen.view(np.intp)]
         split, places = members_in_sets(representatives, documents)
@@ -219,6 +222,29 @@ def representative_ranks(
         assert scores is not None
         return ranks_of_keys(scores[members.documents.view(np.intp)])
     return members.documents
+
+
+def rank_documents(
+    documents: Words, keep: str, texts: TextSets, ids: IdReader, scores: Words | None
+) -> Words:
+    """Return ranks by which texts are decided: by one of KEEP_RULES, then by length.
+
+    The least is decided first; equal ones are in the order of their documents.
+    """
+    ranks = texts.ranks(documents)
+    if keep == "first":
+        ranks = documents
+    elif keep == "smallest":
+        names = ids(documents)
+        by_id = sorted(range(len(documents)), key=names.__getitem__)
+        ranks = np.empty(len(documents), np.uint64)
+        ranks[by_id] = np.arange(len(documents), dtype=np.uint64)
+    elif keep == "highest":
+        assert scores is not None
+        order = np.lexsort((documents, ranks, ranks_of_keys(scores[documents.view(np.intp)])))
+        ranks = np.empty(len(documents), np.uint64)
+        ranks[order] = np.arange(len(documents), dtype=np.uint64)
+    return ranks
 
 
 def _id_ranks(ids: Words | list[str], lims: Lims) -> npt.NDArray[Any]:

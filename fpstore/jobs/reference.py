@@ -20,10 +20,10 @@ from fpstore.change.decisions import is_fresh, kind_with
 from fpstore.errors import InputError, StoreExistsError
 from fpstore.io.source import RowSource, unwritable_id
 from fpstore.jobs.compared import ComparedRows
+from fpstore.jobs.evidence import FINGERPRINT_COLUMNS, TEXT_COLUMNS, Evidence, of_distances
 from fpstore.jobs.joining import PairColumns
 from fpstore.jobs.pairs import Side, pairs_with
-from fpstore.jobs.row_set import RowSet
-from fpstore.jobs.verified import Alike
+from fpstore.jobs.row_set import RowSet, SpooledIds
 from fpstore.query.id_lookup import InMemoryIds, ids_at
 from fpstore.work.checkpoint import Checkpoint, JobIdentity
 from fpstore.work.ids import plain_ids
@@ -117,20 +117,21 @@ class Reference(NamedTuple):
 
 
 class NearReference(NamedTuple):
-    """Documents near a reference: places, ascending, with the nearest id there and its distance."""
+    """Documents near a reference: places, ascending, with an id there and the evidence."""
 
     places: npt.NDArray[np.intp]
     ids: Words | list[str]
-    distances: npt.NDArray[np.uint16]
+    evidence: Evidence
     of_store: bool = True  # a store that was there when the job began
 
     @classmethod
-    def from_candidates(
-        cls, candidates: Candidates, side: Side, alike: Alike | None = None
-    ) -> NearReference:
-        """Return the documents with a candidate, the nearest, or the nearest that is alike."""
-        places, chosen = candidates.chosen(alike)
-        return cls(places, ids_at(side, candidates.numbers[chosen]), candidates.distances[chosen])
+    def from_candidates(cls, candidates: Candidates, side: Side) -> NearReference:
+        """Return the documents with a candidate, which is the nearest."""
+        return cls(
+            candidates.places,
+            ids_at(side, candidates.numbers),
+            of_distances(candidates.distances),
+        )
 
     def refuse_unwritable(self, path: str, characters: str) -> None:
         """Raise InputError for a store's id with a character that a list cannot have."""
@@ -150,7 +151,8 @@ class NearReference(NamedTuple):
 
     def write_nearest(self, writer: PieceWriter) -> None:
         ids = StringColumn.from_strings(self.ids) if isinstance(self.ids, list) else self.ids
-        writer.add("near.distances", self.distances)
+        for name, column in self.evidence.items():
+            writer.add(f"near.{name}", column)
         writer.add_ids("near.kept", ids)
 
     @classmethod
@@ -158,91 +160,75 @@ class NearReference(NamedTuple):
         pieces = checkpoint.result(STAGE, 0)
         if pieces is None:
             return None
-        ids, distances = plain_ids(pieces.read_ids("near.kept")), pieces.read("near.distances")
-        return cls(pieces.read("near.places"), ids, distances, pieces.facts["store"])
+        evidence = {
+            name: pieces.read(f"near.{name}")
+            for name in (*TEXT_COLUMNS, *FINGERPRINT_COLUMNS)
+            if f"near.{name}" in pieces
+        }
+        ids = plain_ids(pieces.read_ids("near.kept"))
+        return cls(pieces.read("near.places"), ids, evidence, pieces.facts["store"])
+
+
+def id_names(documents: ComparedRows) -> InMemoryIds | SpooledIds:
+    """Return the ids of the documents of a corpus, which are row numbers if it has none."""
+    rows = documents.rows.view(np.uint64)
+    return InMemoryIds(rows) if documents.ids is None else documents.ids
 
 
 def join_side(documents: ComparedRows, width: Width) -> RowSet:
-    """Return the documents of a corpus as one side of a join; without ids, row numbers are ids."""
-    names = InMemoryIds(documents.rows.view(np.uint64)) if documents.ids is None else documents.ids
-    return RowSet(documents.fingerprints, names, width)
+    """Return the documents of a corpus as one side of a join."""
+    return RowSet(documents.fingerprints, id_names(documents), width)
 
 
 class Candidates(NamedTuple):
-    """Documents of a reference near those of a corpus, the nearest first.
+    """Documents near one of a reference, and the number of the nearest there.
 
-    There is one for each fingerprint of the reference. Document d has the candidates
-    ``lims[groups[d]]:lims[groups[d] + 1]``; ``numbers`` are numbers in the reference.
+    Of equally near ones it is that of the least fingerprint.
     """
 
-    groups: npt.NDArray[np.intp]
-    lims: npt.NDArray[np.intp]
+    places: npt.NDArray[np.intp]
     numbers: Words
     distances: npt.NDArray[np.uint16]
 
-    def documents(self) -> npt.NDArray[np.intp]:
-        """Return the places of the documents that have candidates, ascending."""
-        return np.flatnonzero((self.lims[1:] > self.lims[:-1])[self.groups])
-
-    def chosen(
-        self, alike: Alike | None = None
-    ) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-        """Return the places of documents, and the first candidate of each, or first alike one."""
-        waiting = self.documents()
-        starts, stops = self.lims[self.groups], self.lims[self.groups + 1]
-        if alike is None:
-            return waiting, starts[waiting]
-        choice = np.full(len(self.groups), -1)
-        for turn in range(int((stops - starts).max(initial=0))):
-            waiting = waiting[starts[waiting] + turn < stops[waiting]]
-            candidates = starts[waiting] + turn
-            hit = alike(waiting.astype(np.uint64), self.numbers[candidates])
-            choice[waiting[hit]] = candidates[hit]
-            waiting = waiting[~hit]
-        places = np.flatnonzero(choice >= 0)
-        return places, choice[places]
-
 
 def near_candidates(
-    side: Side, fingerprints: Words, radius: int, width: Width, resources: Resources, most: int
+    side: Side, fingerprints: Words, radius: int, width: Width, resources: Resources
 ) -> Candidates:
-    """Return up to ``most`` candidates within the radius for each document.
-
-    Of equally near fingerprints of the reference, the least come first.
-    """
+    """Return the nearest document within the radius of each document that has one."""
     distinct, which = distinct_places(fingerprints)
-    nearest = _nearest(pairs_with(side, distinct, radius, width, resources), distinct, most)
+    nearest = _nearest(pairs_with(side, distinct, radius, width, resources), distinct)
     distinct_rows, at = distinct_places(nearest.rows)
     lims, numbers = side.stored_id_numbers(distinct_rows)
-    bounds = np.searchsorted(nearest.places, np.arange(len(distinct) + 1))
-    return Candidates(which, bounds, numbers[lims[:-1]][at], nearest.distances)
+    choice = np.full(len(distinct), -1)
+    choice[nearest.places] = np.arange(len(nearest.places))
+    chosen = choice[which]
+    places = np.flatnonzero(chosen >= 0)
+    chosen = chosen[places]
+    return Candidates(places, numbers[lims[:-1]][at][chosen], nearest.distances[chosen])
 
 
 class _Nearest(NamedTuple):
-    """Pairs of the place of a distinct fingerprint, ascending, and a row near it, by distance."""
+    """Pairs of the place of a distinct fingerprint, ascending, and a row near it."""
 
     places: npt.NDArray[np.intp]
     rows: Words
     distances: npt.NDArray[np.uint16]
 
-    def best(self, most: int) -> _Nearest:
-        """Return the ``most`` nearest for each place."""
+    def best(self) -> _Nearest:
+        """Return the nearest row for each place, of equally near ones the least."""
         words = self.rows.reshape(-1, row_words(self.rows))
         order = np.lexsort((*words.T[::-1], self.distances, self.places))
-        places = self.places[order]
-        starts = np.flatnonzero(is_run_start(places))
-        ranks = np.arange(len(places)) - np.repeat(starts, np.diff(starts, append=len(places)))
-        order = order[ranks < most]
+        order = order[is_run_start(self.places[order])]
         return _Nearest(self.places[order], self.rows[order], self.distances[order])
 
 
-def _nearest(pairs: Iterator[PairColumns], distinct: Words, most: int) -> _Nearest:
-    """Return the ``most`` nearest rows of the reference for each distinct fingerprint."""
+def _nearest(pairs: Iterator[PairColumns], distinct: Words) -> _Nearest:
+    """Return the nearest row of the reference for each distinct fingerprint."""
     index = _kernel.RowIndex(distinct)
     parts = [_Nearest(np.empty(0, np.intp), distinct[:0], np.empty(0, np.uint16))]
     count = 0
     limit = MAX_PENDING_PAIRS
-    # distance up to which a row may be among the nearest
+    # distance up to which a row may be the nearest
     farthest = np.full(len(distinct), np.iinfo(np.uint16).max, np.uint16)
     for batch in pairs:
         places, distances = index.places(batch.a).view(np.intp), batch.distances.astype(np.uint16)
@@ -250,13 +236,11 @@ def _nearest(pairs: Iterator[PairColumns], distinct: Words, most: int) -> _Neare
         parts.append(_Nearest(places[near], batch.b[near], distances[near]))
         count += len(parts[-1].places)
         if count > limit:
-            parts = [_join_parts(parts).best(most)]
+            parts = [_join_parts(parts).best()]
             count = len(parts[0].places)
             limit = max(MAX_PENDING_PAIRS, 2 * count)
-            counts = np.bincount(parts[0].places, minlength=len(distinct))
-            full = counts == most
-            farthest[full] = parts[0].distances[np.cumsum(counts)[full] - 1]
-    return _join_parts(parts).best(most)
+            farthest[parts[0].places] = parts[0].distances
+    return _join_parts(parts).best()
 
 
 def _join_parts(parts: list[_Nearest]) -> _Nearest:

@@ -12,12 +12,16 @@ import numpy.typing as npt
 from fpstore.base.aliases import Words
 from fpstore.base.arrays import list_numbers
 from fpstore.io.tables import Tabular, arrow_table
+from fpstore.jobs.evidence import Evidence, evidence_columns, join, select, written
 from fpstore.jobs.grouping import Members
 from fpstore.jobs.reference import NearReference
 from fpstore.query.id_lookup import ChainedIds, IdLookup, InMemoryIds, ids_at, ids_in_slices
 
-REMOVED_COLUMNS = ("row", "id", "kept_row", "kept", "cluster", "distance")
-REMOVED_WITH_REFERENCE = ("row", "id", "kept", "reference", "distance")
+
+def removed_columns(by_texts: bool, has_reference: bool) -> tuple[str, ...]:
+    """Return the columns of a list of removed rows."""
+    reference = ("reference",) if has_reference else ()
+    return ("row", "id", "kept_row", "kept", "cluster", *reference, *evidence_columns(by_texts))
 
 
 class Removed(Tabular):
@@ -33,25 +37,28 @@ class Removed(Tabular):
     in_reference : ndarray of bool, shape (n,)
         Whether what was kept is a document of the reference. Then `kept_rows` and `clusters` mean
         nothing.
-    distances : ndarray of uint16, shape (n,)
-        The distance of their fingerprints, in bits.
+    evidence : dict of str to ndarray, shape (n,)
+        What is known of both. Where texts decide: ``rule``, a number of
+        `fpstore.jobs.evidence.RULES`; ``contained``, the share of the pieces of the row that the
+        row that stays has; the Jaccard ``similarity`` of both; and how many ``pieces`` and
+        ``kept_pieces`` they have. Where fingerprints decide: their ``distance``, in bits.
     """
 
     def __init__(
         self,
         members: Members,
-        from_kept: npt.NDArray[np.uint16],
+        evidence: Evidence,
         rows: npt.NDArray[np.intp],
         ids: IdLookup,
         reference: NearReference | None,
     ) -> None:
-        """Take groups of places of documents, their distances, and the row and id at each place."""
+        """Take groups of places of documents, their evidence, and the row and id at each place."""
         firsts, cluster = members.lims[:-1], list_numbers(members.lims)
         places = np.flatnonzero(members.is_removed)
         clusters = cluster[places].astype(np.uint64)
         documents = members.documents[places]
         kept_places = members.documents[firsts[cluster[places]]]
-        distances, self.has_reference = from_kept[places], reference is not None
+        evidence, self.has_reference = select(evidence, places), reference is not None
         count, nearer = len(documents), 0 if reference is None else len(reference.places)
         if reference is not None:
             documents = np.concatenate([documents, reference.places.astype(np.uint64)])
@@ -59,10 +66,10 @@ class Removed(Tabular):
                 [kept_places, np.uint64(len(rows)) + np.arange(nearer, dtype=np.uint64)]
             )
             clusters = np.concatenate([clusters, np.zeros(nearer, np.uint64)])
-            distances = np.concatenate([distances, reference.distances])
+            evidence = join(evidence, reference.evidence)
         order = np.argsort(documents, kind="stable")
         self.in_reference = (np.arange(len(documents)) >= count)[order]
-        self.clusters, self.distances = clusters[order], distances[order]
+        self.clusters, self.evidence = clusters[order], select(evidence, order)
         documents, kept_places = documents[order], kept_places[order]
         row_numbers = rows.view(np.uint64)
         self.rows = row_numbers[documents.view(np.intp)]
@@ -88,11 +95,11 @@ class Removed(Tabular):
     def batches(self) -> Iterator[dict[str, Any]]:
         """Yield the columns in batches of at most 65,536 rows.
 
-        The columns are ``row``, ``id``, ``kept_row``, ``kept``, ``cluster`` and ``distance``. With
-        a reference, they are ``row``, ``id``, ``kept``, ``reference`` (1 if the kept document is
-        there) and ``distance``.
+        The columns are ``row``, ``id``, ``kept_row``, ``kept``, ``cluster``, with a reference also
+        ``reference`` (1 if the kept document is there), and those of `evidence`. The ``rule`` is a
+        word.
         """
-        names = REMOVED_WITH_REFERENCE if self.has_reference else REMOVED_COLUMNS
+        names = removed_columns("rule" in self.evidence, self.has_reference)
         for rows, (ids, kept_ids) in ids_in_slices([self._ids, self._kept]):
             columns = {
                 "row": self.rows[rows],
@@ -101,7 +108,7 @@ class Removed(Tabular):
                 "kept": kept_ids,
                 "cluster": self.clusters[rows],
                 "reference": self.in_reference[rows].astype(np.uint64),
-                "distance": self.distances[rows].astype(np.uint64),
+                **written(self.evidence, rows),
             }
             yield {name: columns[name] for name in names}
 

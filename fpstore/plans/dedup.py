@@ -1,8 +1,9 @@
 """Deduplication of a corpus by tasks, with the same output as `fpstore.dedup`.
 
-Stages: *hash* makes fingerprints of a part of the corpus, and links rows of it that are equal;
-*links* finds near-duplicates that share a bucket of one table, or the keys of one band;
-*components* unites them; *members* sends the rows of a component to one task; *decide* chooses the
+Stages: *hash* makes the features or fingerprints of a part of the corpus. Where texts decide, the
+stages of `overlaps.py` find those of which one may contain the other. Where fingerprints decide,
+*hash* also links rows of a part that are equal, and *links* finds near-duplicates that share a
+bucket of one table, or the keys of one band. *components* unites them; *members* sends the rows of a component to one task; *decide* chooses the
 rows that are kept; *copy* copies the kept rows of some files. A list of removed rows has more
 stages: see `removed.py`.
 """
@@ -18,11 +19,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.base.aliases import Flags, Words
-from fpstore.base.arrays import list_lims, list_numbers, slices
+from fpstore.base.arrays import list_lims, list_numbers
 from fpstore.base.resources import Resources
 from fpstore.cleaning import open_reference
 from fpstore.errors import InputError
-from fpstore.hashing.base import FeatureSets
+from fpstore.hashing.base import SAMPLES
 from fpstore.hashing.html import MainText
 from fpstore.io.scores import concatenate_keys
 from fpstore.io.source import IdColumn, format_by_name
@@ -30,16 +31,20 @@ from fpstore.io.writers import forbidden_characters
 from fpstore.jobs.bands import row_hashes
 from fpstore.jobs.compared import ComparedRows, compared_rows
 from fpstore.jobs.dedup import (
+    by_the_rule,
     check_store,
-    choose_groups,
+    choose_by_rule,
     distances_from_kept,
     find_near_store,
     kept_flags,
+    of_members,
 )
 from fpstore.jobs.dedup_job import DedupJob, DedupSpec
-from fpstore.jobs.grouping import Members, members_in_sets
+from fpstore.jobs.evidence import Evidence, of_distances, select
+from fpstore.jobs.grouping import Members, group_members, members_in_sets, rows_at
+from fpstore.jobs.removed import removed_columns
 from fpstore.jobs.row_set import id_column, id_kind
-from fpstore.jobs.verified import TextSets, read_feature_sets
+from fpstore.jobs.text_sets import LOSSLESS_CONTAINMENT
 from fpstore.plans.inputs import (
     InputSpec,
     Part,
@@ -64,6 +69,19 @@ from fpstore.plans.links import (
     write_links,
 )
 from fpstore.plans.outputs import choose_output
+from fpstore.plans.overlaps import (
+    LINKING,
+    check_pairs,
+    find_equal,
+    overlap_stages,
+    read_members,
+    read_sets,
+    write_candidates,
+    write_members,
+    write_pairs,
+    write_samples,
+    write_sets,
+)
 from fpstore.plans.removed import (
     join_lists,
     list_stages,
@@ -164,7 +182,9 @@ class DedupWork(Work):
             parts=cut_parts(inputs, sizes.part_bytes),
             rows=rows,
             slice_rows=slice_rows,
-            cut=Cut.choose(_column_bits(job, rows, slice_rows), rows, slice_rows),
+            cut=Cut.choose(_column_bits(job, rows, slice_rows), rows, slice_rows)
+            if job.rule is None
+            else Cut([], 1),
             star_bits=slice_bits(rows, slice_rows) if rows > star_rows else None,
             groups_bits=(rows // slice_rows).bit_length(),
             output=choose_output(spec.output, inputs, spec.removed),
@@ -172,9 +192,14 @@ class DedupWork(Work):
 
     def stages(self) -> list[Stage]:
         parts, slices = len(self.parts), 1 << self.groups_bits
+        search = (
+            [Stage("links", self.cut.tasks)]
+            if self.job.rule is None
+            else overlap_stages(parts, *self._overlap_bits)
+        )
         return [
             Stage("hash", parts),
-            Stage("links", self.cut.tasks),
+            *search,
             *([] if self.star_bits is None else star_stages(self.star_bits)),
             Stage("components", 1 << (self.star_bits or 0)),
             Stage("members", parts),
@@ -182,6 +207,17 @@ class DedupWork(Work):
             Stage("copy", len(self._files)),
             *([] if self.output.removed is None else list_stages(parts, slices)),
         ]
+
+    @cached_property
+    def _overlap_bits(self) -> tuple[int, int]:
+        """The leading bits of the slices of digests, and of sampled features."""
+        rows, samples = self.rows, self.rows * SAMPLES
+        return slice_bits(rows, self.slice_rows), slice_bits(samples, self.slice_rows)
+
+    @property
+    def _linking(self) -> tuple[str, ...]:
+        """The stages that write links."""
+        return ("hash", "links") if self.job.rule is None else LINKING
 
     @cached_property
     def _files(self) -> list[range]:
@@ -210,6 +246,8 @@ class DedupWork(Work):
                 None,
                 job.bands,
                 True,
+                sets=job.rule is not None,
+                fingerprints=job.makes_fingerprints,
             )
             rows_of_files = list(corpus.rows_of_files)
         writer.facts |= {
@@ -224,15 +262,27 @@ class DedupWork(Work):
         if self.against is not None:
             searched[self._write_near(writer, compared, resources)] = False
         places = np.flatnonzero(searched)
-        rows, fingerprints = (
-            compared.rows[places].astype(np.uint32),
-            np.ascontiguousarray(compared.fingerprints[places]),
-        )
+        rows = compared.rows[places].astype(np.uint32)
         writer.add("rows", rows)
-        writer.add("fingerprints", fingerprints)
         if compared.scores is not None:
             writer.add("scores", compared.scores[places])
         writer.add_ids("ids", take_ids(id_column(compared.ids), places))
+        if compared.texts is not None:
+            write_sets(writer, compared.texts, places, self._overlap_bits[0])
+        else:
+            self._write_fingerprints(number, writer, compared, places, rows)
+
+    def _write_fingerprints(
+        self,
+        number: int,
+        writer: PieceWriter,
+        compared: ComparedRows,
+        places: npt.NDArray[np.intp],
+        rows: npt.NDArray[np.uint32],
+    ) -> None:
+        """Write fingerprints, links of equal ones, and the others by their keys."""
+        fingerprints = np.ascontiguousarray(compared.fingerprints[places])
+        writer.add("fingerprints", fingerprints)
         bands = 0 if compared.bands is None else compared.bands.bands
         repeats, firsts = find_repeats(
             fingerprints, (_band_keys(compared, band, places) for band in range(bands))
@@ -277,6 +327,7 @@ class DedupWork(Work):
         assert self.against is not None
         with self.against.open() as store:
             near = find_near_store(store, compared.fingerprints, self.job, resources)
+        near = by_the_rule(near, compared.texts, self.job)
         writer.add("near.rows", compared.rows[near.places].astype(np.uint32))
         writer.add_ids("near.ids", take_ids(id_column(compared.ids), near.places))
         near.write_nearest(writer)
@@ -301,19 +352,43 @@ class DedupWork(Work):
                 links.add(rows, link_table(rows, self._slicing, column, resources))
         links.write(writer, self.star_bits)
 
+    @stage("equal")
+    def _equal(self, number: int, writer: PieceWriter, resources: Resources) -> None:
+        find_equal(self.plan, number, writer, self._write_links)
+
+    @stage("sample")
+    def _sample(self, number: int, writer: PieceWriter, resources: Resources) -> None:
+        write_samples(self.plan, number, writer, self._overlap_bits[1])
+
+    @stage("pairs")
+    def _pairs(self, number: int, writer: PieceWriter, resources: Resources) -> None:
+        write_pairs(self.plan, number, writer)
+
+    @stage("candidates")
+    def _candidates(self, number: int, writer: PieceWriter, resources: Resources) -> None:
+        assert self.job.rule is not None
+        write_candidates(self.plan, number, writer, self.job.rule.least_containment)
+
+    @stage("check")
+    def _check(self, number: int, writer: PieceWriter, resources: Resources) -> None:
+        assert self.job.rule is not None
+        least = self.job.rule.least_containment
+        check_pairs(self.plan, number, writer, least, self._write_links)
+
+    def _write_links(self, writer: PieceWriter, a: Words, b: Words) -> None:
+        write_links(writer, a, b, self.star_bits)
+
     @stage(LARGE, SMALL)
     def _star(self, number: int, writer: PieceWriter, resources: Resources) -> None:
         assert self.star_bits is not None
-        star_step(self.plan, str(writer.facts["stage"]), number, writer, self.star_bits)
+        step = str(writer.facts["stage"])
+        star_step(self.plan, step, number, writer, self.star_bits, self._linking)
 
     @stage("components")
     def _components(self, number: int, writer: PieceWriter, resources: Resources) -> None:
         if self.star_bits is None:
-            write_components(
-                writer,
-                [*self.plan.results("hash"), *self.plan.results("links")],
-                len(self.parts),
-            )
+            links = [pieces for name in self._linking for pieces in self.plan.results(name)]
+            write_components(writer, links, len(self.parts))
         else:
             write_labels(writer, *star_labels(self.plan, number), len(self.parts))
 
@@ -326,51 +401,17 @@ class DedupWork(Work):
         writer.facts["ids"] = hashed.facts["ids"]
         rows = split_numbers(numbers)[1]
         places = np.searchsorted(hashed.read("rows"), rows)
-        fingerprints, ids = hashed.read("fingerprints")[places], hashed.read_ids("ids")
-        sets = (
-            self._feature_sets(number, rows, resources)
-            if self.job.least_similarity is not None
-            else None
-        )
+        ids = hashed.read_ids("ids")
         slices_of_rows = slice_places(mix(labels), self.groups_bits)
-        columns = {"numbers": numbers, "labels": labels, "fingerprints": fingerprints}
-        if "scores" in hashed:
-            columns["scores"] = hashed.read("scores")[places]
+        columns = {"numbers": numbers, "labels": labels}
+        for name in ("fingerprints", "scores"):
+            if name in hashed:
+                columns[name] = hashed.read(name)[places]
         for name, column in columns.items():
             writer.add_slices(name, column, slices_of_rows)
         writer.add_id_slices("ids", take_ids(ids, places), slices_of_rows)
-        if sets is not None:
-            features, sizes = sets
-            positions, starts = np.arange(len(features), dtype=np.uint64), list_lims(sizes)[:-1]
-            writer.add_slices(
-                "features",
-                features,
-                [
-                    slices(positions, starts[rows_of_slice], sizes[rows_of_slice]).view(np.intp)
-                    for rows_of_slice in slices_of_rows
-                ],
-            )
-            writer.add_slices("sizes", sizes, slices_of_rows)
-
-    def _feature_sets(
-        self, number: int, rows: npt.NDArray[np.int64], resources: Resources
-    ) -> tuple[Any, npt.NDArray[np.int64]]:
-        """Return the features of the texts of rows of a part, and the size of each set."""
-        part, fingerprinter = self.parts[number], self.job.fingerprinter
-        assert fingerprinter is not None
-        batches: list[FeatureSets] = []
-        if len(rows):
-            with open_part(self.inputs, part, self.spec.encoding) as corpus:
-                batches = [
-                    batch
-                    for (batch,) in read_feature_sets(
-                        corpus, self.job.projection, [fingerprinter], rows, resources
-                    )
-                ]
-        features = np.concatenate([np.empty(0, np.uint32), *(batch.features for batch in batches)])
-        return features, np.concatenate(
-            [np.empty(0, np.int64), *(batch.sizes for batch in batches)]
-        )
+        if self.job.rule is not None:
+            write_members(writer, read_sets(hashed), slices_of_rows, places)
 
     @stage("decide")
     def _decide(self, number: int, writer: PieceWriter, resources: Resources) -> None:
@@ -379,12 +420,10 @@ class DedupWork(Work):
             concatenate_arrays(parts, "numbers", number),
             concatenate_arrays(parts, "labels", number),
         )
-        fingerprints, ids = (
-            concatenate_arrays(parts, "fingerprints", number),
-            self._join_ids(parts, number),
-        )
-        members, _ = members_in_sets(np.searchsorted(numbers, labels).astype(np.uint64))
-        members = self._group(members, parts, number, fingerprints, ids)
+        ids = self._join_ids(parts, number)
+        connected, _ = members_in_sets(np.searchsorted(numbers, labels).astype(np.uint64))
+        members, evidence = self._group(connected, parts, number, ids)
+        writer.facts["near"] = len(connected.documents) - len(members.documents)
         firsts = members.documents[members.lims[:-1]]
         writer.facts["clusters"] = len(firsts)
         removed = members.is_removed
@@ -393,6 +432,9 @@ class DedupWork(Work):
             members.documents[removed].view(np.intp),
             firsts[owners].view(np.intp),
         )
+        if "contained" in evidence:
+            contained = evidence["contained"][removed]
+            writer.facts["lossless"] = int((contained >= LOSSLESS_CONTAINMENT).sum())
         part_slices = group_places(split_numbers(numbers[documents])[0], len(self.parts))
         writer.add_slices("removed", numbers[documents], part_slices)
         if self.output.removed is None:
@@ -403,11 +445,10 @@ class DedupWork(Work):
             else firsts
         )
         write_leasts(writer, leasts, len(self.parts), 1 << self.groups_bits)
-        distances = distances_from_kept(fingerprints, members)[removed]
         columns = {
             "kept": numbers[kept_rows],
             "clusters": owners.astype(np.uint64),
-            "distances": distances,
+            **select(evidence, removed),
         }
         for name, column in columns.items():
             writer.add_slices(name, column, part_slices)
@@ -415,9 +456,9 @@ class DedupWork(Work):
         writer.add_id_slices("kept.ids", take_ids(ids, kept_rows), part_slices)
 
     def _group(
-        self, members: Members, parts: list[Pieces], number: int, fingerprints: Words, ids: IdColumn
-    ) -> Members:
-        """Return the groups of near-duplicates, the kept row of each first."""
+        self, members: Members, parts: list[Pieces], number: int, ids: IdColumn
+    ) -> tuple[Members, Evidence]:
+        """Return the groups of near-duplicates, the kept row of each first, and the evidence."""
         job = self.job
         scores = None
         if job.projection.score is not None:
@@ -427,14 +468,19 @@ class DedupWork(Work):
         def read_ids(places: Words) -> Words | list[str]:
             return places if ids is None else plain_ids(take_ids(ids, places.view(np.intp)))
 
-        def read_texts() -> tuple[TextSets, npt.NDArray[np.intp]]:
-            rows = np.arange(len(fingerprints))
-            features, sizes = (
-                concatenate_arrays(parts, name, number) for name in ("features", "sizes")
-            )
-            return TextSets(rows, features, sizes), rows
-
-        return choose_groups(job, members, fingerprints, read_ids, scores, read_texts)
+        if job.rule is not None:
+            texts = read_members(parts, number)
+            members = choose_by_rule(members, texts, job, read_ids, scores, len(texts))
+            return members, of_members(texts, members, job.rule)
+        fingerprints = concatenate_arrays(parts, "fingerprints", number)
+        groups = group_members(
+            members,
+            job.grouping,
+            lambda span: rows_at(fingerprints, members.documents[span]),
+            read_ids,
+            scores,
+        )
+        return groups, of_distances(distances_from_kept(fingerprints, groups))
 
     def _join_ids(self, parts: list[Pieces], number: int) -> IdColumn:
         """Return the ids of all parts: strings if any part of the corpus has strings."""
@@ -502,7 +548,11 @@ class DedupWork(Work):
     @stage("list")
     def _list(self, number: int, writer: PieceWriter, resources: Resources) -> None:
         assert self.output.removed is not None
-        write_list(writer, self.plan, number, self.output.removed, self.against is not None)
+        write_list(writer, self.plan, number, self.output.removed, self._list_columns)
+
+    @property
+    def _list_columns(self) -> tuple[str, ...]:
+        return removed_columns(self.job.rule is not None, self.against is not None)
 
     # The end
 
@@ -521,12 +571,15 @@ class DedupWork(Work):
             "removed": documents - kept_count,
             "kept": kept_count,
         }
+        if self.job.rule is not None:
+            summary["lossless"] = sum(pieces.facts.get("lossless", 0) for pieces in decided)
+            summary["near"] = sum(pieces.facts["near"] for pieces in decided)
         if isinstance(self.job.fingerprinter, MainText):
             summary["whole_pages"] = sum(pieces.facts["whole_pages"] for pieces in hashed)
         if self.against is not None:
             summary["near_reference"] = sum(pieces.facts["near"] for pieces in hashed)
         lists = (self.plan.result("list", number) for number in range(len(self.parts)))
-        write = partial(join_lists, lists=lists, near=self.against is not None)
+        write = partial(join_lists, lists=lists, columns=self._list_columns)
         self.output.finish(copied, self.plan.digest, summary, write)
         return summary
 

@@ -15,12 +15,13 @@ import numpy as np
 
 from fpstore.base.aliases import Words
 from fpstore.base.arrays import list_lims, stable_order
+from fpstore.base.strings import StringColumn
 from fpstore.base.width import WIDTHS
 from fpstore.disk.refusals import translate_refusals
 from fpstore.io import open_writer
 from fpstore.io.arrow import import_pyarrow, is_text
 from fpstore.io.writers import Writer
-from fpstore.jobs.removed import REMOVED_COLUMNS, REMOVED_WITH_REFERENCE
+from fpstore.jobs.evidence import FINGERPRINT_COLUMNS, TEXT_COLUMNS, written
 from fpstore.plans.shuffle import group_places, split_numbers
 from fpstore.query.id_lookup import ID_SLICE_ROWS
 from fpstore.work.folder import PlanFolder, Stage
@@ -79,43 +80,40 @@ def write_row_numbers(writer: PieceWriter, plan: PlanFolder, number: int) -> Non
 
 
 def write_list(
-    writer: PieceWriter, plan: PlanFolder, part: int, list_path: str, near: bool
+    writer: PieceWriter, plan: PlanFolder, part: int, list_path: str, columns: tuple[str, ...]
 ) -> None:
     """Write the list of a part, in blocks of its format.
 
-    With ``near``, the list also has rows that are near a reference.
+    With a column ``reference``, the list also has rows that are near a reference.
     """
     numbered, decided = plan.results("clusters"), plan.results("decide")
     tables = [_removed_rows(*pair, part) for pair in zip(numbered, decided, strict=True)]
-    if near:
+    if "reference" in columns:
         tables.append(_near_rows(plan.result("hash", part), numbered[0].read("firsts")[part]))
-    columns, strings = _columns(near), set(numbered[0].facts["strings"])
+    strings = {"rule", *numbered[0].facts["strings"]}
     with scratch_folder() as folder:
         path = folder / f"list{PurePosixPath(list_path).suffix}"
-        with _open_list(path, near) as file:
+        with _open_list(path, columns) as file:
             for batch in _merge_rows(tables, columns, strings):
                 file.write(batch)
         writer.add_file(path)
 
 
-def join_lists(path: Path, lists: Iterable[Pieces], near: bool) -> None:
+def join_lists(path: Path, lists: Iterable[Pieces], columns: tuple[str, ...]) -> None:
     """Write the lists of all parts as one file, with the bytes of a list of one process."""
     if path.suffix.lower() == ".parquet":
-        with _open_list(path, near) as file:
+        with _open_list(path, columns, header=True) as file:
             for batch in _batches(lists, import_pyarrow(str(path))):
                 file.write(batch)
         return
-    with translate_refusals(path), path.open("wb") as joined:
+    _open_list(path, columns, header=True).close()
+    with translate_refusals(path), path.open("ab") as joined:
         for pieces in lists:
             joined.writelines(pieces.blocks())
 
 
-def _columns(near: bool) -> tuple[str, ...]:
-    return REMOVED_WITH_REFERENCE if near else REMOVED_COLUMNS
-
-
-def _open_list(path: Path, near: bool) -> Writer:
-    return open_writer(path, columns=_columns(near), width=WIDTHS[-1])
+def _open_list(path: Path, columns: tuple[str, ...], header: bool = False) -> Writer:
+    return open_writer(path, columns=columns, width=WIDTHS[-1], header=header)
 
 
 def _removed_rows(numbered: Pieces, decided: Pieces, part: int) -> dict[str, Any]:
@@ -129,7 +127,7 @@ def _removed_rows(numbered: Pieces, decided: Pieces, part: int) -> dict[str, Any
         "kept": kept_row if kept_ids is None else kept_ids,
         "cluster": numbered.read("clusters", part),
         "reference": np.zeros(len(row), np.uint64),
-        "distance": decided.read("distances", part).astype(np.uint64),
+        **_evidence(decided, "", part),
     }
 
 
@@ -143,8 +141,22 @@ def _near_rows(hashed: Pieces, first: np.uint64) -> dict[str, Any]:
         "kept": hashed.read_ids("near.kept"),
         "cluster": np.zeros(len(row), np.uint64),
         "reference": np.ones(len(row), np.uint64),
-        "distance": hashed.read("near.distances").astype(np.uint64),
+        **_evidence(hashed, "near."),
     }
+
+
+def _evidence(pieces: Pieces, prefix: str, number: int | None = None) -> dict[str, Any]:
+    """Return the columns of evidence in a result."""
+    names = (*TEXT_COLUMNS, *FINGERPRINT_COLUMNS)
+    evidence = {
+        name: pieces.read(f"{prefix}{name}", number)
+        for name in names
+        if f"{prefix}{name}" in pieces
+    }
+    columns = written(evidence, slice(None))
+    if "rule" in columns:
+        columns["rule"] = StringColumn.from_strings(columns["rule"])
+    return columns
 
 
 def _merge_rows(

@@ -44,19 +44,22 @@ def write_edges(writer: PieceWriter, a: Words, b: Words, bits: int, both: bool) 
     writer.add_slices("others", neighbours, slices)
 
 
-def star_step(plan: PlanFolder, stage: str, number: int, writer: PieceWriter, bits: int) -> None:
-    """Do a step for the nodes of a slice.
+def star_step(
+    plan: PlanFolder,
+    stage: str,
+    number: int,
+    writer: PieceWriter,
+    bits: int,
+    linking: Sequence[str],
+) -> None:
+    """Do a step for the nodes of a slice; the stages ``linking`` have the edges at first.
 
     If nothing has changed in the two steps before, name the stage that has the final edges.
     """
     step, _, text = stage.rpartition("-")
     turn = int(text)
     sources = (
-        [f"{LARGE}-{turn}"]
-        if step == SMALL
-        else [f"{SMALL}-{turn - 1}"]
-        if turn > 1
-        else ["hash", "links"]
+        [f"{LARGE}-{turn}"] if step == SMALL else [f"{SMALL}-{turn - 1}"] if turn > 1 else linking
     )
     if turn > 1 and (final_stage := _converged(plan, turn - 1)) is not None:
         writer.facts["same_as"] = final_stage

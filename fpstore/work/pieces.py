@@ -29,7 +29,7 @@ TRAILER_BYTES = 24
 GUESSED_BYTES = 1 << 15  # at the end of a file, in which the index most often is
 DTYPES = {
     np.dtype(kind).str: np.dtype(kind)
-    for kind in (np.uint8, np.uint16, np.uint32, np.int64, np.uint64)
+    for kind in (np.uint8, np.uint16, np.uint32, np.int64, np.uint64, np.float64)
 }
 BLOCK = "block-"  # begins the names of the blocks of a file
 BLOCK_BYTES = 1 << 24

@@ -9,13 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from commandline import failure, fine, run
+from fpstore.jobs.verified import TextSets
 from inputs import json_lines
 from speeds import crossed
 
 import fpstore
 from fpstore import InputError, MinHash, SimHash, _kernel
 from fpstore.hashing import Fields, LongestSentences, MainText
-from fpstore.jobs.verified import TextSets
 
 # Some lines depend on the neighbours of a character, so that Python makes their normal forms.
 MARKED = ["e\u0301a", "\u1100\u1161", "\u03a3x", "\u0e01\u0e38\u0e48"]

@@ -7,7 +7,6 @@
 #include "columns/probe.hpp"
 #include "format/block_decode.hpp"
 #include "isa/kernels.hpp"
-#include "pairs/alike.hpp"
 #include "pairs/greedy.hpp"
 #include "pairs/groups.hpp"
 #include "pairs/links.hpp"
@@ -83,7 +82,6 @@ template <class Tags>
 constexpr PairKernels kPairs{{join_rows<Tags, 1>, join_rows<Tags, 2>, join_rows<Tags, 4>},
                              {link_rows<Tags, 1>, link_rows<Tags, 2>, link_rows<Tags, 4>},
                              {group_rows<1>, group_rows<2>, group_rows<4>},
-                             {group_alike<1>, group_alike<2>, group_alike<4>},
                              {link_group<1>, link_group<2>, link_group<4>}};
 
 template <template <class> class Isa, class Tags>

@@ -131,32 +131,6 @@ struct Grouping {
 // stopped.
 using GroupRows = bool (*)(const Grouping& sets, uint64_t* representatives, Stopper* stop);
 
-constexpr uint64_t kMaxScanned =
-    1 << 16;  // representatives of one set whose distance from a row is computed
-constexpr unsigned kMaxAlike = 256;  // of these, which are compared with it
-
-struct GroupWork {
-  uint64_t distances, compared;  // the latter in elements of sets
-};
-
-// As a Grouping; a row goes to a representative only if the two are alike.
-struct AlikeGrouping {
-  Grouping sets;     // `waiting`: the places of representatives
-  uint64_t* kept;    // room for the rows of the largest set
-  uint64_t* firsts;  // if that has more than kMaxScanned rows: room for twice as many, rounded up
-                     // to a power of two
-  uint32_t* near;    // room for kMaxScanned
-  uint16_t* distances;  // the same
-  uint64_t seed;        // of a hash of rows
-  unsigned most;        // representatives that a row is compared with, up to kMaxAlike
-  bool (*alike)(const void* of, uint64_t a, uint64_t b, uint64_t* work);
-  const void* of;
-};
-
-// As GroupRows; adds to the distances that were computed, and to the work of comparisons.
-using GroupAlike = bool (*)(const AlikeGrouping& grouping, uint64_t* representatives,
-                            GroupWork* work, Stopper* stop);
-
 // Links members of a group of rows; see pairs/groups.hpp.
 using LinkGroup = uint64_t (*)(const uint64_t* rows, const uint64_t* members, uint64_t n,
                                unsigned radius, uint32_t* labels, uint64_t* links);
@@ -166,7 +140,6 @@ struct PairKernels {
   JoinRows join[3];
   LinkRows link[3];
   GroupRows group[3];
-  GroupAlike group_alike[3];
   LinkGroup link_group[3];
 };
 

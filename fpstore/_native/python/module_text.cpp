@@ -3,6 +3,7 @@
 
 #include "pairs/request.hpp"
 #include "python/module.hpp"
+#include "text/containment.hpp"
 #include "text/feature_sets.hpp"
 #include "text/minhash.hpp"
 #include "text/simhash.hpp"
@@ -135,9 +136,13 @@ class TextFeatures {
   }
   // Before the tuple, the features of all rows; see text/feature_sets.hpp.
   nb::tuple sets(nb::bytes text, Words offsets, nb::bytes ascii, Places pages, Counts entries,
-                 nb::bytes pool) const {
-    return with_sets<uint32_t>(feature_sets, 1, text, offsets,
-                               char_map(ascii, pages, entries, pool));
+                 nb::bytes pool, uint32_t samples) const {
+    const auto make = [&](const Texts& texts, TextOptions options, const TextResults& results,
+                          std::vector<uint32_t>* out) {
+      options.samples = samples;
+      return feature_sets(texts, options, results, out);
+    };
+    return with_sets<uint32_t>(make, 3, text, offsets, char_map(ascii, pages, entries, pool));
   }
   nb::tuple hashes(nb::bytes text, Words offsets, nb::bytes ascii, Places pages, Counts entries,
                    nb::bytes pool) const {
@@ -217,71 +222,61 @@ class FeatureSets {
         count_(count_of_spans(features.size(), lims)),
         sets_{features_.data(), lims_.data()} {}
 
-  // The Jaccard similarities of pairs of sets.
-  nb::object similarities(Words a, Words b) const {
+  // How many features pairs of sets share.
+  nb::object shared(Words a, Words b) const {
     need(a.size() == b.size(), kUnequal);
     check_numbers(a);
     check_numbers(b);
-    Buffer<double> out(a.size());
+    Buffer<uint64_t> out(a.size());
     call(nullptr, [&](Stopper* stopping) {
       for (size_t i = 0; i < a.size(); ++i) {
         const uint64_t left = a.data()[i], right = b.data()[i];
-        out.get()[i] = jaccard_similarity(sets_, left, right);
+        out.get()[i] = count_shared(sets_, left, right);
         if (should_stop(stopping, sets_.size(left) + sets_.size(right))) return;
       }
     });
     return out.array(a.size());
   }
 
-  // (The place of the representative of each row, distances, elements of sets that were compared);
-  // see AlikeGrouping. Row i has the set numbers[i]. Two rows are alike if their similarity is at
-  // least a bound.
-  nb::tuple representatives(Rows rows, Words lims, Words numbers, unsigned radius, double least,
-                            unsigned most, const Stop* stop) const {
-    const size_t n = count_of(rows), groups = count_of_spans(n, lims);
+  // Whether the second set of each pair has a share of the features of the first.
+  nb::object contain(Words a, Words b, double share) const {
+    need(a.size() == b.size(), kUnequal);
+    check_numbers(a);
+    check_numbers(b);
+    Buffer<uint8_t> out(a.size());
+    call(nullptr, [&](Stopper* stopping) {
+      for (size_t i = 0; i < a.size(); ++i) {
+        const uint64_t left = a.data()[i], right = b.data()[i];
+        out.get()[i] = contains_share(sets_, left, right, share);
+        if (should_stop(stopping, sets_.size(left) + sets_.size(right))) return;
+      }
+    });
+    return out.array(a.size());
+  }
+
+  // The row that stays for each row of some groups; see decide_groups. Row i has the set numbers[i].
+  nb::object decide(Words numbers, Words lims, Words digests, Bytes stays, double contained,
+                    double similar, const Stop* stop) const {
+    const size_t n = numbers.size(), groups = count_of_spans(n, lims);
     need(!lims.data()[0] && lims.data()[groups] == n, "the groups are those of the rows");
-    need(numbers.size() == n, "a set for each row");
-    need(n <= UINT32_MAX && most <= kMaxAlike, "too many");
+    need(digests.size() == n && (!stays.size() || stays.size() == n),
+         "a digest and a flag for each row");
+    need(n <= UINT32_MAX, "too many");
     check_numbers(numbers);
-    uint64_t largest = 0, slots = 1;
-    for (size_t g = 0; g < groups; ++g)
-      largest = std::max(largest, lims.data()[g + 1] - lims.data()[g]);
-    while (slots < 2 * largest) slots *= 2;
-    Buffer<uint64_t> out(n), waiting(largest), kept(largest * words_in(rows)),
-        firsts(largest > kMaxScanned ? slots : 0);
-    Buffer<uint32_t> near(kMaxScanned);
-    Buffer<uint16_t> distances(kMaxScanned);
-    const Bound bound{sets_, numbers.data(), least};
-    const AlikeGrouping grouping{{rows.data(), lims.data(), groups, radius, waiting.get()},
-                                 kept.get(),
-                                 firsts.get(),
-                                 near.get(),
-                                 distances.get(),
-                                 random_word(),
-                                 most,
-                                 is_alike,
-                                 &bound};
-    const GroupAlike group = pair_kernels().group_alike[words_in(rows) / 2];
-    GroupWork work{};
-    call(stop, [&](Stopper* stopping) { group(grouping, out.get(), &work, stopping); });
-    return nb::make_tuple(out.array(n), work.distances, work.compared);
+    Buffer<uint64_t> out(n);
+    const ContainmentGroups of{sets_,
+                               numbers.data(),
+                               digests.data(),
+                               stays.size() ? stays.data() : nullptr,
+                               lims.data(),
+                               groups};
+    const ContainmentRule rule{contained, similar};
+    if (!call(stop, [&](Stopper* stopping) { return decide_groups(of, rule, out.get(), stopping); }))
+      raise("MemoryLimitError", "out of memory while texts were compared: use fewer threads");
+    return out.array(n);
   }
 
  private:
-  struct Bound {
-    SetsOfFeatures sets;
-    const uint64_t* numbers;
-    double least;
-  };
-  static bool is_alike(const void* of, uint64_t a, uint64_t b, uint64_t* work) {
-    const Bound& bound = *static_cast<const Bound*>(of);
-    const uint64_t first = bound.numbers[a], second = bound.numbers[b];
-    const auto [less, more] = std::minmax({bound.sets.size(first), bound.sets.size(second)});
-    *work += 1;
-    if (more && static_cast<double>(less) / static_cast<double>(more) < bound.least) return false;
-    *work += less + more;
-    return jaccard_similarity(bound.sets, first, second) >= bound.least;
-  }
   void check_numbers(const Words& sets) const {
     for (size_t i = 0; i < sets.size(); ++i) need(sets.data()[i] < count_, "no such set");
   }
@@ -333,7 +328,8 @@ void bind_text(nb::module_& m) {
   features.def("minhash", &TextFeatures::minhash, "text"_a, "offsets"_array, "table"_a,
                "pages"_array, "entries"_array, "pool"_a, "bands"_a = 0, "band_size"_a = 0,
                "band_first"_a = 0);
-  of_texts("sets", &TextFeatures::sets);
+  features.def("sets", &TextFeatures::sets, "text"_a, "offsets"_array, "table"_a, "pages"_array,
+               "entries"_array, "pool"_a, "samples"_a);
   of_texts("hashes", &TextFeatures::hashes);
   nb::class_<KnownHashes>(m, "KnownHashes").def(nb::init<Words>(), "hashes"_array);
   features.def("ranks", &TextFeatures::ranks, "text"_a, "offsets"_array, "table"_a, "pages"_array,
@@ -342,9 +338,10 @@ void bind_text(nb::module_& m) {
         "bands"_a = 0, "band_size"_a = 0, "band_first"_a = 0);
   nb::class_<FeatureSets>(m, "FeatureSets")
       .def(nb::init<Counts, Words>(), "features"_array, "lims"_array)
-      .def("similarities", &FeatureSets::similarities, "a"_array, "b"_array)
-      .def("representatives", &FeatureSets::representatives, "rows"_array, "lims"_array,
-           "numbers"_array, "radius"_a, "least"_a, "most"_a, optional_stop());
+      .def("shared", &FeatureSets::shared, "a"_array, "b"_array)
+      .def("contain", &FeatureSets::contain, "a"_array, "b"_array, "share"_a)
+      .def("decide", &FeatureSets::decide, "numbers"_array, "lims"_array, "digests"_array,
+           "stays"_array, "contained"_a, "similar"_a, optional_stop());
   m.def("feature_rows", &feature_rows, "features"_a, "offsets"_array, "hashing"_a, "seed"_a,
         "row_words"_a);
   m.def("simhash_weighted", &weighted_signs, "rows"_array, "weights"_array, "batched"_array,

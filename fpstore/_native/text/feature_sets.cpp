@@ -1,8 +1,63 @@
 #include "text/feature_sets.hpp"
 
+#include <cstring>
+
 namespace fpstore {
 
 namespace {
+
+constexpr unsigned kDigitBits = 11, kDigits = 3;
+using DigitStarts = uint32_t[kDigits][1u << kDigitBits];
+
+// Sorts numbers by digits, from the lowest on, into `other`, which is as large.
+void sort_by_digits(uint32_t* numbers, uint32_t* other, size_t n, DigitStarts& starts) {
+  constexpr uint32_t kMask = (1u << kDigitBits) - 1;
+  memset(starts, 0, sizeof starts);
+  for (size_t i = 0; i < n; ++i) {
+    ++starts[0][numbers[i] & kMask];
+    ++starts[1][numbers[i] >> kDigitBits & kMask];
+    ++starts[2][numbers[i] >> 2 * kDigitBits];
+  }
+  for (auto& digit : starts) {
+    uint32_t sum = 0;
+    for (uint32_t& start : digit) {
+      const uint32_t count = start;
+      start = sum;
+      sum += count;
+    }
+  }
+  for (unsigned digit = 0; digit < kDigits; ++digit) {
+    for (size_t i = 0; i < n; ++i) {
+      const uint32_t number = numbers[i];
+      other[starts[digit][number >> digit * kDigitBits & kMask]++] = number;
+    }
+    std::swap(numbers, other);
+  }
+}
+
+constexpr size_t kManyNumbers = 400;  // from which on digits sort faster
+
+// Sorts numbers from a place on.
+template <class T>
+class SetSorter {
+ public:
+  void sort(std::vector<T>* numbers, size_t start) {
+    const size_t n = numbers->size() - start;
+    if constexpr (sizeof(T) == sizeof(uint32_t)) {
+      if (n >= kManyNumbers && n <= UINT32_MAX) {
+        copies_.resize(std::max(copies_.size(), n));
+        sort_by_digits(numbers->data() + start, copies_.data(), n, starts_);
+        std::copy_n(copies_.data(), n, numbers->data() + start);
+        return;
+      }
+    }
+    std::sort(numbers->begin() + static_cast<ptrdiff_t>(start), numbers->end());
+  }
+
+ private:
+  std::vector<T> copies_;
+  DigitStarts starts_;
+};
 
 // Makes the set of what a Choice takes of the hashes of a row: choose(hash, out), and at the end of
 // the row choose.rest(out).
@@ -18,18 +73,32 @@ class SetWriter {
   bool finish(uint64_t* row) {
     choose_.rest(out_);
     const auto first = out_->begin() + static_cast<ptrdiff_t>(end_);
-    std::sort(first, out_->end());
+    sorter_.sort(out_, end_);
     out_->erase(std::unique(first, out_->end()), out_->end());
     const bool known = out_->size() != end_;
     row[0] = end_ = out_->size();
-    if (options_.row_words > 1) row[1] = units_;
+    describe(row, first);
     return known;
   }
 
  private:
+  template <class It>
+  void describe(uint64_t* row, It first) const {
+    const auto n = static_cast<uint64_t>(out_->end() - first);
+    if (options_.row_words == 2) row[1] = units_;
+    if (options_.row_words != 3) return;
+    const T* const set = out_->data() + (first - out_->begin());
+    row[1] = fpstore::xxh64(reinterpret_cast<const uint8_t*>(set), n * sizeof(T), 0);
+    row[2] = n;
+    if (n > options_.samples)
+      row[2] = static_cast<uint64_t>(
+          std::lower_bound(set, set + n, (uint64_t{options_.samples} << 32) / n) - set);
+  }
+
   const TextOptions& options_;
   Features features_;
   std::vector<T>* out_;
+  SetSorter<T> sorter_;
   Choice choose_;
   size_t end_ = 0;
   unsigned units_ = 0;
@@ -86,20 +155,6 @@ bool feature_hashes(const Texts& texts, const TextOptions& options, const TextRe
 bool feature_ranks(const Texts& texts, const TextOptions& options, const TextResults& results,
                    const HashRanks& known, std::vector<uint32_t>* ranks) {
   return make_sets(texts, options, results, ranks, KnownRanks(known));
-}
-
-double jaccard_similarity(const SetsOfFeatures& sets, uint64_t a, uint64_t b) {
-  const uint32_t *left = sets.features + sets.lims[a], *right = sets.features + sets.lims[b];
-  const uint32_t *const left_end = left + sets.size(a), *const right_end = right + sets.size(b);
-  const uint64_t sum = sets.size(a) + sets.size(b);
-  uint64_t common = 0;
-  while (left < left_end && right < right_end) {
-    const uint32_t l = *left, r = *right;
-    common += l == r;
-    left += l <= r;
-    right += r <= l;
-  }
-  return sum ? static_cast<double>(common) / static_cast<double>(sum - common) : 1;
 }
 
 }  // namespace fpstore

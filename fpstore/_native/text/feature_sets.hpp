@@ -6,11 +6,14 @@
 namespace fpstore {
 
 // Appends the features of each row of texts, as the lower halves of their hashes, ascending, each
-// once; row i of the results is where its features end. False when memory runs out.
+// once. Row i of the results, of three words, has where its features end, a digest of them, and how
+// many of the first ones are its sample: those below 2^32 options.samples / n, for n features. False when
+// memory runs out.
 bool feature_sets(const Texts& texts, const TextOptions& options, const TextResults& results,
                   std::vector<uint32_t>* features);
 
-// The same with whole hashes. If results have two words for each row, the second is how many units
+// The same with whole hashes, without digests and samples: if results have two words for each row,
+// the second is how many units
 // the text has, or a feature if that is less; of several texts of a row, it is that of the last
 // one.
 bool feature_hashes(const Texts& texts, const TextOptions& options, const TextResults& results,
@@ -27,8 +30,5 @@ struct SetsOfFeatures {
   const uint64_t* lims;
   uint64_t size(uint64_t set) const { return lims[set + 1] - lims[set]; }
 };
-
-// The Jaccard similarity of two sets, by their numbers. Of two empty sets: 1.
-double jaccard_similarity(const SetsOfFeatures& sets, uint64_t a, uint64_t b);
 
 }  // namespace fpstore

@@ -40,6 +40,7 @@ struct TextOptions {
   unsigned bands = 0;  // of MinHash: a key for each stands behind a fingerprint
   unsigned band_size = 0;
   unsigned band_first = 0;  // the first function of the first band
+  uint32_t samples = 0;     // of a set of features: about so many
 
   // Of a fingerprint, with the keys of bands.
   unsigned words_in_all() const { return row_words + bands; }

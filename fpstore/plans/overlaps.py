@@ -1,0 +1,271 @@
+"""The search of `fpstore.jobs.overlaps` by tasks.
+
+Stages: *equal* finds texts with equal features; *sample* sends the sampled features of the first of
+each to slices; *pairs* pairs texts that share a feature; *candidates* counts what pairs share, and
+sends the smaller text to the part of the larger one; *check* compares both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore import _kernel
+from fpstore.base.aliases import Counts, Words
+from fpstore.base.arrays import (
+    HALF_BITS,
+    is_run_start,
+    list_lims,
+    slices,
+    sort_with_places,
+    stable_order,
+)
+from fpstore.hashing.base import FeatureSets
+from fpstore.jobs.compared import SETS
+from fpstore.jobs.overlaps import (
+    LINKED,
+    Shared,
+    count_shared,
+    lists_of,
+    may_contain,
+    pair_keys,
+    pair_rows,
+    sort_key,
+)
+from fpstore.jobs.text_sets import TextSets, join_sets
+from fpstore.plans.shuffle import group_places, mix, row_numbers, slice_places, split_numbers
+from fpstore.work.folder import PlanFolder, Stage
+from fpstore.work.pieces import Pieces, PieceWriter, concatenate_arrays
+
+WriteLinks = Callable[[PieceWriter, Words, Words], None]  # of two rows each
+LINKING = ("equal", "check")  # the stages that write links
+COUNTS = ("smaller", "larger", "larger.sizes", "rare", "total")
+
+
+def overlap_stages(parts: int, equal_bits: int, feature_bits: int) -> list[Stage]:
+    return [
+        Stage("equal", 1 << equal_bits),
+        Stage("sample", parts),
+        Stage("pairs", 1 << feature_bits),
+        Stage("candidates", parts),
+        Stage("check", parts),
+    ]
+
+
+def write_sets(
+    writer: PieceWriter, texts: TextSets, places: npt.NDArray[np.intp], bits: int
+) -> None:
+    """Write the sets of texts at some places, and their digests in slices."""
+    features = slices(texts.features, texts.lims[places], texts.sizes[places])
+    sets = FeatureSets(features, texts.sizes[places], texts.digests[places], texts.samples[places])
+    columns: list[npt.NDArray[Any]] = [*sets, texts.chars[places]]
+    for name, column in zip(SETS, columns, strict=True):
+        writer.add(name, column)
+    digest_slices = slice_places(sets.digests, bits)
+    writer.add_slices("equal.digests", sets.digests, digest_slices)
+    writer.add_slices("equal.places", np.arange(len(places), dtype=np.uint32), digest_slices)
+
+
+def read_sets(hashed: Pieces) -> TextSets:
+    """Return the sets of the texts of a part."""
+    features, *columns = (hashed.read(name) for name in SETS)
+    return join_sets(features, [tuple(columns)])
+
+
+def find_equal(plan: PlanFolder, number: int, writer: PieceWriter, write: WriteLinks) -> None:
+    """Link the texts of a slice that have equal digests, and write those behind the first."""
+    hashed = plan.results("hash")
+    digests = concatenate_arrays(hashed, "equal.digests", number)
+    places = [pieces.read("equal.places", number) for pieces in hashed]
+    numbers = np.concatenate(
+        [row_numbers(part, part_places) for part, part_places in enumerate(places)]
+    )
+    order = stable_order(digests)
+    is_first = is_run_start(digests[order])
+    firsts = order[is_first][np.cumsum(is_first) - 1]
+    a, b = numbers[firsts[~is_first]], numbers[order[~is_first]]
+    parts, own_places = split_numbers(b)
+    writer.add_slices("repeats", own_places.astype(np.uint32), group_places(parts, len(hashed)))
+    write(writer, *(_rows_of(plan, ends) for ends in (a, b)))
+
+
+def _rows_of(plan: PlanFolder, numbers: Words) -> Words:
+    """Return the numbers of rows, by the numbers of parts and the places of texts in them."""
+    parts, places = split_numbers(numbers)
+    rows = np.empty_like(numbers)
+    for part in np.unique(parts).tolist():
+        of_part = parts == part
+        rows[of_part] = row_numbers(part, plan.result("hash", part).read("rows")[places[of_part]])
+    return rows
+
+
+def write_samples(plan: PlanFolder, part: int, writer: PieceWriter, bits: int) -> None:
+    """Write the samples of a part in slices of features, without texts that others equal."""
+    texts = read_sets(plan.result("hash", part))
+    is_first = np.ones(len(texts), bool)
+    for pieces in plan.results("equal"):
+        is_first[pieces.read("repeats", part)] = False
+    places = np.flatnonzero(is_first)
+    samples = texts.samples[places]
+    features = slices(texts.features, texts.lims[places], samples)
+    sizes = np.repeat(texts.sizes[places], samples)
+    feature_slices = slice_places(mix(features.astype(np.uint64) << np.uint64(HALF_BITS)), bits)
+    writer.add_slices("features", features, feature_slices)
+    writer.add_slices("places", np.repeat(places, samples).astype(np.uint32), feature_slices)
+    writer.add_slices("sizes", sizes, feature_slices)
+
+
+def write_pairs(plan: PlanFolder, number: int, writer: PieceWriter) -> None:
+    """Write the pairs of the texts of a slice that share a feature, by the smaller one's part."""
+    sampled = plan.results("sample")
+    features, sizes = (concatenate_arrays(sampled, name, number) for name in ("features", "sizes"))
+    numbers = np.concatenate(
+        [row_numbers(part, pieces.read("places", number)) for part, pieces in enumerate(sampled)]
+    )
+    distinct, texts = _ranks(numbers)
+    keys = sort_key(features, sizes)
+    order = stable_order(keys)
+    pairs = pair_rows(lists_of(keys[order], texts[order]))
+    sorted_keys = np.sort(pair_keys(pairs))
+    starts = np.flatnonzero(is_run_start(sorted_keys))
+    shared = count_shared(sorted_keys[starts], np.diff(starts, append=len(sorted_keys)))
+    text_sizes = np.empty(len(distinct), np.int64)
+    text_sizes[texts.view(np.intp)] = sizes
+    smaller, larger = (distinct[side.view(np.intp)] for side in (shared.smaller, shared.larger))
+    parts, places = split_numbers(smaller)
+    columns: list[npt.NDArray[Any]] = [
+        places.astype(np.uint32),
+        larger,
+        text_sizes[shared.larger.view(np.intp)],
+        shared.rare,
+        shared.total,
+    ]
+    part_slices = group_places(parts, len(sampled))
+    for name, column in zip(COUNTS, columns, strict=True):
+        writer.add_slices(name, column, part_slices)
+    parts, places = split_numbers(distinct[pairs.crowded.view(np.intp)])
+    writer.add_slices("crowded", places.astype(np.uint32), group_places(parts, len(sampled)))
+
+
+def _ranks(numbers: Words) -> tuple[Words, Words]:
+    """Return the distinct numbers, ascending, and the rank of each number among them."""
+    ordered = sort_with_places(numbers)
+    is_new = is_run_start(ordered[:, 0])
+    ranks = np.empty(len(numbers), np.uint64)
+    ranks[ordered[:, 1].view(np.intp)] = np.cumsum(is_new) - 1
+    return np.ascontiguousarray(ordered[is_new, 0]), ranks
+
+
+def write_candidates(plan: PlanFolder, part: int, writer: PieceWriter, least: float) -> None:
+    """Write the pairs that may contain each other, with the smaller text, by the larger's part."""
+    paired, parts = plan.results("pairs"), len(plan.results("hash"))
+    texts = read_sets(plan.result("hash", part))
+    smaller, larger, sizes, rare, total = (
+        concatenate_arrays(paired, name, part) for name in COUNTS
+    )
+    order = np.lexsort((larger, smaller))
+    smaller, larger = smaller[order].astype(np.uint64), larger[order]
+    starts = np.flatnonzero(is_run_start(smaller) | is_run_start(larger))
+    shared = Shared(
+        smaller[starts],
+        larger[starts],
+        *(_sums(column[order], starts) for column in (rare, total)),
+    )
+    crowded = np.zeros(len(texts), np.uint32)
+    for pieces in paired:
+        crowded += np.bincount(pieces.read("crowded", part), minlength=len(texts)).astype(np.uint32)
+    places = shared.smaller.view(np.intp)
+    near = may_contain(shared, texts.sizes[places], sizes[order][starts], crowded[places], least)
+    places, larger = places[near], shared.larger[near]
+    _write_texts(writer, texts, places, larger, parts)
+
+
+def _sums(counts: npt.NDArray[np.int64], starts: npt.NDArray[np.intp]) -> npt.NDArray[np.int64]:
+    return np.add.reduceat(counts, starts) if len(starts) else counts
+
+
+def _write_texts(
+    writer: PieceWriter,
+    texts: TextSets,
+    places: npt.NDArray[np.intp],
+    larger: Words,
+    parts: int,
+) -> None:
+    """Write pairs by the part of the larger text, and each smaller text once for a part."""
+    targets, targeted = split_numbers(larger)
+    by_part = group_places(targets, parts)
+    writer.add_slices("smaller", places.astype(np.uint32), by_part)
+    writer.add_slices("larger", targeted.astype(np.uint32), by_part)
+    distinct = [np.unique(places[pairs]) for pairs in by_part]
+    sent = np.concatenate([np.empty(0, np.intp), *distinct])
+    lims = list_lims(list(map(len, distinct)))
+    sizes = texts.sizes[sent]
+    ends = list_lims(sizes)
+    writer.add_slices("texts", sent.astype(np.uint32), _spans(lims))
+    writer.add_slices("sizes", sizes, _spans(lims))
+    writer.add_slices(
+        "features", slices(texts.features, texts.lims[sent], sizes), _spans(ends[lims])
+    )
+
+
+def _spans(lims: npt.NDArray[np.int64]) -> list[npt.NDArray[np.intp]]:
+    return [np.arange(start, end) for start, end in zip(lims[:-1], lims[1:], strict=True)]
+
+
+def check_pairs(
+    plan: PlanFolder, part: int, writer: PieceWriter, least: float, write: WriteLinks
+) -> None:
+    """Link the candidates of a part, which has the larger text of each, by all features."""
+    hashed, own = plan.result("hash", part), read_sets(plan.result("hash", part))
+    rows = hashed.read("rows")
+    smaller, larger = list[Words](), list[Words]()
+    for place, pieces in enumerate(plan.results("candidates")):
+        sent = pieces.read("texts", part)
+        if not len(sent):
+            continue
+        features, sizes = _join(own, pieces, part)
+        sets = _kernel.FeatureSets(features, list_lims(sizes).view(np.uint64))
+        pair_texts, pair_larger = pieces.read("smaller", part), pieces.read("larger", part)
+        a = (len(own) + np.searchsorted(sent, pair_texts)).astype(np.uint64)
+        linked = sets.contain(a, pair_larger.astype(np.uint64), LINKED * least).view(bool)
+        sent_rows = plan.result("hash", place).read("rows")
+        smaller.append(row_numbers(place, sent_rows[pair_texts[linked]]))
+        larger.append(row_numbers(part, rows[pair_larger[linked]]))
+    none = np.empty(0, np.uint64)
+    write(writer, np.concatenate([none, *smaller]), np.concatenate([none, *larger]))
+
+
+def _join(own: TextSets, pieces: Pieces, part: int) -> tuple[Counts, npt.NDArray[np.int64]]:
+    features = np.concatenate([own.features, pieces.read("features", part)])
+    return features, np.concatenate([own.sizes, pieces.read("sizes", part)])
+
+
+def write_members(
+    writer: PieceWriter,
+    texts: TextSets,
+    slices_of_rows: Sequence[npt.NDArray[np.intp]],
+    places: npt.NDArray[np.intp],
+) -> None:
+    """Write the sets of texts at some places, in slices of these."""
+    sizes, starts = texts.sizes[places], texts.lims[places]
+    for name, column in (("sizes", sizes), ("digests", texts.digests[places])):
+        writer.add_slices(name, column, slices_of_rows)
+    writer.add_slices("chars", texts.chars[places], slices_of_rows)
+    positions = np.arange(len(texts.features), dtype=np.uint64)
+    writer.add_slices(
+        "features",
+        texts.features,
+        [slices(positions, starts[rows], sizes[rows]).view(np.intp) for rows in slices_of_rows],
+    )
+
+
+def read_members(parts: list[Pieces], number: int) -> TextSets:
+    """Return the sets of the texts of a slice."""
+    features, sizes, digests, chars = (
+        concatenate_arrays(parts, name, number)
+        for name in ("features", "sizes", "digests", "chars")
+    )
+    return join_sets(features, [(sizes, digests, np.zeros(len(sizes), np.uint32), chars)])

@@ -348,8 +348,8 @@ def _decide_by_texts(
 ) -> tuple[Members, NearReference | None, Evidence, int]:
     """Return the groups of documents by a rule, those near a reference, and the evidence.
 
-    And how many documents are connected with others, but in no group. ``near`` are documents near a store. The documents of another corpus stay in any case, and
-    others go for them.
+    And how many documents are connected with others, but in no group. ``near`` are documents near a
+    store. The documents of another corpus stay in any case, and others go for them.
     """
     assert job.rule is not None
     assert documents.texts is not None

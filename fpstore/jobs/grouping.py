@@ -132,8 +132,8 @@ def regroup(
 
     Members are ordered by their ranks; those of ``before`` come before the others.
 
-    ``choose`` takes a slice of the members, their places there in the order of groups and ranks, and
-    the lims of the groups. It returns the place in that order of each one's representative.
+    ``choose`` takes a slice of the members, their places there in the order of groups and ranks,
+    and the lims of the groups. It returns the place in that order of each one's representative.
     """
     if not len(ranks):
         return members

@@ -3,9 +3,9 @@
 Stages: *hash* makes the features or fingerprints of a part of the corpus. Where texts decide, the
 stages of `overlaps.py` find those of which one may contain the other. Where fingerprints decide,
 *hash* also links rows of a part that are equal, and *links* finds near-duplicates that share a
-bucket of one table, or the keys of one band. *components* unites them; *members* sends the rows of a component to one task; *decide* chooses the
-rows that are kept; *copy* copies the kept rows of some files. A list of removed rows has more
-stages: see `removed.py`.
+bucket of one table, or the keys of one band. *components* unites them; *members* sends the rows of
+a component to one task; *decide* chooses the rows that are kept; *copy* copies the kept rows of
+some files. A list of removed rows has more stages: see `removed.py`.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ sends the smaller text to the part of the larger one; *check* compares both.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -212,7 +213,7 @@ def _write_texts(
 
 
 def _spans(lims: npt.NDArray[np.int64]) -> list[npt.NDArray[np.intp]]:
-    return [np.arange(start, end) for start, end in zip(lims[:-1], lims[1:], strict=True)]
+    return [np.arange(start, end) for start, end in pairwise(lims.tolist())]
 
 
 def check_pairs(

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 from fpstore import start as start  # first: it explains why the kernel cannot be loaded
 from fpstore.api import build, open, repair
-from fpstore.cleaning import decontaminate, dedup, remove_boilerplate
+from fpstore.cleaning import decontaminate, dedup, remove_boilerplate, remove_passages
 from fpstore.design.families import Design
 from fpstore.design.tables import TableSpec
 from fpstore.errors import (
@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     from fpstore.jobs.dedup import Deduplication
     from fpstore.jobs.hits import Hits
     from fpstore.jobs.pairs import Pair, Pairs
+    from fpstore.jobs.passages import Passages, RemovedPassages
     from fpstore.jobs.removed import Removed
     from fpstore.sharded import ShardedStore
 
@@ -113,11 +114,13 @@ __all__ = [
     "PStable",
     "Pair",
     "Pairs",
+    "Passages",
     "Plan",
     "PrecomputedMinHash",
     "RandomProjection",
     "ReadOnlyError",
     "Removed",
+    "RemovedPassages",
     "RemovedPieces",
     "RepairReport",
     "Report",
@@ -139,6 +142,7 @@ __all__ = [
     "open",
     "plan",
     "remove_boilerplate",
+    "remove_passages",
     "repair",
 ]
 
@@ -166,6 +170,7 @@ _DEFERRED = {
     "jobs.dedup": ("Deduplication",),
     "jobs.hits": ("Hits",),
     "jobs.pairs": ("Pair", "Pairs"),
+    "jobs.passages": ("Passages", "RemovedPassages"),
     "jobs.removed": ("Removed",),
     "sharded": ("ShardedStore",),
 }

@@ -222,6 +222,19 @@ def feature_rows(
 def simhash_weighted(
     rows: Words, weights: NDArray[np.float64], batched: Bytes, row_words: int
 ) -> Words: ...
+def choose_grams(
+    text: bytes, offsets: Words, words: bool, size: int, gram: int, stop: Stop | None = None
+) -> tuple[Words, Words, Words]: ...
+def window_keys(
+    text: bytes,
+    offsets: Words,
+    words: bool,
+    size: int,
+    gram: int,
+    chosen: Words,
+    stop: Stop | None = None,
+) -> tuple[Words, Words, Words]: ...
+def word_bounds(text: bytes, words: Words) -> tuple[Words, Words, int]: ...
 
 # Members that several classes share; the kernel has no such base classes.
 class _File:

@@ -1,4 +1,4 @@
-"""The functions that clean a corpus: dedup, decontaminate, remove_boilerplate."""
+"""The functions that clean a corpus: dedup, decontaminate, remove_boilerplate, remove_passages."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from fpstore.jobs.decontamination import Decontamination
     from fpstore.jobs.dedup import Deduplication
     from fpstore.jobs.dedup_job import DedupSpec
+    from fpstore.jobs.passages import Passages
     from fpstore.jobs.reference import Reference
 
 
@@ -507,4 +508,113 @@ def remove_boilerplate(
     overwrite = check_flag(overwrite, "overwrite")
     return remove_corpus_boilerplate(
         corpus, text, unit, more_than, least_chars, resources, output, overwrite
+    )
+
+
+def remove_passages(
+    source: Any,
+    output: PathLike | None = None,
+    *,
+    text: str | bool,
+    words: int | None = None,
+    bytes: int | None = None,
+    keep: str = "first",
+    score: str | None = None,
+    id: str | None = None,
+    drop_above: float | None = None,
+    whole_lines: bool = False,
+    format: str | None = None,
+    encoding: str | None = None,
+    memory: int | str | None = None,
+    threads: int | None = None,
+    progress: Progress | None = None,
+    overwrite: bool = False,
+) -> Passages:
+    r"""Remove from texts the passages that occur before: runs of at least 50 words.
+
+    A passage is compared as it stands, word by word: words are what white space separates, so line
+    breaks and double spaces do not count, and case and punctuation do. Every run of `words` words
+    that occurs twice in the corpus, in two documents or in one, is found. The occurrence that
+    `keep` names stays, and its words stay; all other words of repeated runs go. So each repeated
+    run stays at least once, whole. A run that overlaps others that stay may stay twice.
+
+    Runs are compared by 122 bits of two polynomial hashes, not word by word: of a corpus of N
+    words, about N^2 / 2^123 pairs are equal by accident, 10^-13 for a trillion words.
+
+    Parameters
+    ----------
+    source, encoding
+        As for :func:`dedup`.
+    output : path-like, optional
+        Where to write the remaining documents, as for :func:`remove_boilerplate`. By default,
+        nothing is written.
+    text : str or bool
+        The column of texts; or True: each file is a document.
+    words : int, optional
+        The least words of a passage; by default 50.
+    bytes : int, optional
+        The least bytes of a passage in UTF-8, in place of `words`, such as 500: for scripts without
+        spaces, and to compare white space. Only whole characters are cut.
+    keep : {"first", "longest", "highest"}
+        The occurrence that stays is in the first of these documents, the longest in words or bytes,
+        or the one with the highest `score`; the first of several. In one document, the first stays.
+    score : str, optional
+        The column of scores, for "highest", as for :func:`dedup`. A null is below all others.
+    id : str, optional
+        The column of ids for the list of passages; by default row numbers from 0. A document with a
+        null id stays as it is.
+    drop_above : float, optional
+        Drop documents of which more than this share of the words would be cut, 0 to 1, and cut
+        nothing. Passages that several of these documents have may all go.
+    whole_lines : bool
+        Cut only lines that are in a passage as a whole, for source code.
+    memory, threads, progress : optional
+        As for :func:`build`. A document takes about 20 bytes of memory besides. Temporary files
+        take about 1 byte for each word, and up to 36 for each word of a repeated passage. Threads
+        hash texts, sort, and write the files of a folder.
+    overwrite : bool
+        As for :func:`dedup`.
+
+    Returns
+    -------
+    Passages
+
+    Raises
+    ------
+    InputError
+        A column is missing or has a wrong type, an argument is wrong, or there are no rows.
+    StoreExistsError
+        The output exists.
+    StorageError
+        A file cannot be read, or the output cannot be written; nothing is left at it.
+    MissingExtraError
+        A table or a Parquet file, without pyarrow.
+
+    Notes
+    -----
+    K. Lee et al., *Deduplicating Training Data Makes Language Models Better*, ACL 2022, section
+    4.1, finds the same runs by a suffix array. S. Schleimer, D. Wilkerson, A. Aiken, *Winnowing:
+    Local Algorithms for Document Fingerprinting*, SIGMOD 2003, section 3, chooses the shorter runs
+    that are compared first.
+
+    Examples
+    --------
+    >>> import fpstore, pyarrow
+    >>> texts = ["All of it is true: a rose is a rose.", "They say that all of it is true: sure?"]
+    >>> table = pyarrow.table({"text": [*texts, "Yes, they said: a rose is a rose. And so on."]})
+    >>> result = fpstore.remove_passages(table, text="text", words=4)
+    >>> result.table["text"].to_pylist()[1:]
+    ['They say that all sure?', 'Yes, they said: And so on.']
+    >>> columns = ["row", "start", "end", "words", "occurrences", "text"]
+    >>> result.removed.to_arrow().select(columns).to_pylist()[1]
+    {'row': 2, 'start': 16, 'end': 33, 'words': 5, 'occurrences': 2, 'text': 'a rose is a rose.'}
+    """
+    from fpstore.hashing.corpora import open_corpus
+    from fpstore.jobs.passages import passage_job, remove_corpus_passages
+
+    resources = make_resources(memory, threads, progress)
+    job = passage_job(text, words, bytes, keep, score, id, drop_above, whole_lines)
+    corpus = open_corpus(source, text is True, encoding=encoding, format=format)
+    return remove_corpus_passages(
+        corpus, job, resources, output, check_flag(overwrite, "overwrite")
     )

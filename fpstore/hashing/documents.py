@@ -492,7 +492,9 @@ def _copy_edited(document: Document, number: int, edit: Edit, place: Path) -> No
             f"{advice}",
             path=document.path,
         )
-    elif (text := edit.edit_text(number, document.text)) is not None:
+    elif (text := edit.edit_text(number, document.text)) == document.text:
+        shutil.copyfile(document.path, place)
+    elif text is not None:
         place.with_name(inner_name(place)).write_bytes(text.encode("utf-8"))
 
 

@@ -35,7 +35,7 @@ class Edit(Protocol):
         """How many rows there are."""
 
     def changed_rows(self, rows: slice) -> Flags:
-        """Return which rows are changed."""
+        """Return which rows may be changed."""
 
     def edit_text(self, row: int, text: Any) -> str | None:
         """Return the new text of a row; None if the row goes.
@@ -123,8 +123,12 @@ def _write_lines(
     for parser, lines in corpus.kept_rows(flags):
         written: list[Row | None] = list(lines)
         for place in np.flatnonzero(edit.changed_rows(slice(first, first + len(lines)))).tolist():
-            text = edit.edit_text(first + place, parser.fields(lines[place]).get(column))
-            written[place] = None if text is None else parser.with_field(lines[place], column, text)
+            before = parser.fields(lines[place]).get(column)
+            text = edit.edit_text(first + place, before)
+            if text is None:
+                written[place] = None
+            elif text != before:  # otherwise the line stays, byte for byte
+                written[place] = parser.with_field(lines[place], column, text)
         first += len(lines)
         sink.write(
             b"".join([corpus.output_line(parser, row) for row in written if row is not None])

@@ -20,15 +20,11 @@ from fpstore.base.arrays import is_run_start, list_lims, spans, stable_order
 from fpstore.base.characters import LINE_END, PARAGRAPH_END, is_blank, visible
 from fpstore.base.resources import Resources
 from fpstore.disk.temporary import SpilledNumbers
-from fpstore.errors import InputError, plural, show
-from fpstore.hashing.documents import DocumentFiles
-from fpstore.io.arrow import import_pyarrow
-from fpstore.io.edited import edit_batches, edited_schema
-from fpstore.io.parquet import TableRows
+from fpstore.errors import InputError, plural
 from fpstore.io.source import Projection, RowSource
 from fpstore.io.tables import Tabular, arrow_table
+from fpstore.jobs.editing import edited_column, write_edits
 from fpstore.jobs.outputs import Listing, Outputs
-from fpstore.jobs.row_spec import PATHS_ID, PATHS_TEXT
 
 USUAL_MORE_THAN = 10  # documents: versions of a text, and quotations, are fewer
 _CUTS = {"paragraph": PARAGRAPH_END, "line": LINE_END}
@@ -346,27 +342,12 @@ def remove_corpus_boilerplate(
     check_choice(unit, UNITS, "unit")
     check_whole(more_than, 1, 2**32 - 1, "more_than")
     check_whole(least_chars, 0, 2**31 - 1, "least_chars")
-    if not (text is True or (isinstance(text, str) and text)):
-        raise InputError(
-            f"text must be the name of one column of texts, got {show(text)}",
-            got=text,
-            argument="text",
-        )
+    projection = edited_column(text)
     outputs = Outputs(corpus, output, listings, overwrite)
-    projection = (
-        Projection(text=PATHS_TEXT, id=PATHS_ID) if text is True else Projection(text=str(text))
-    )
-    table = None
     with ExitStack() as stack:
         outputs.open_lists(stack)
         edit = _count_pieces(corpus, projection, Pieces(unit, least_chars), more_than, resources)
-        if isinstance(corpus, DocumentFiles):
-            corpus.silence()
-        if isinstance(corpus, TableRows):
-            table = _edit_table(corpus, str(text), edit)
-        elif output is None:
-            _edit_all(corpus, projection, edit)
-        outputs.write_edited(edit, str(text), table, resources)
+        table = write_edits(corpus, projection, edit, outputs, output, resources)
     return edit.result(table)
 
 
@@ -399,21 +380,3 @@ def _count_pieces(
         list_lims(np.concatenate(sizes)),
         *counts.more_frequent_than(more_than),
     )
-
-
-def _edit_all(corpus: RowSource, projection: Projection, edit: BoilerplateEdit) -> None:
-    """Edit all texts, and write nothing."""
-    done = 0
-    for batch in corpus.batches(projection):
-        rows = (done + np.flatnonzero(batch.flags)).tolist()
-        for row, text in zip(rows, batch.row_texts(), strict=True):
-            if edit.changed_rows(slice(row, row + 1))[0]:
-                edit.edit_text(row, text)
-        done += len(batch.flags)
-    corpus.check_unchanged()
-
-
-def _edit_table(corpus: TableRows, column: str, edit: BoilerplateEdit) -> Any:
-    schema = edited_schema(corpus, column)
-    arrow = import_pyarrow("the table", "a table")
-    return arrow.Table.from_batches(edit_batches(corpus, column, edit, schema), schema)

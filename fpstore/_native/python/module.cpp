@@ -278,6 +278,6 @@ NB_MODULE(_kernel, m) {
   });
   for (Bind* const bind : {&bind_tables, &bind_probers, &bind_sealed, &bind_single, &bind_lsh,
                            &bind_columns, &bind_writers, &bind_numbered, &bind_records,
-                           &bind_strings, &bind_pairs, &bind_text, &bind_delta})
+                           &bind_strings, &bind_pairs, &bind_text, &bind_passages, &bind_delta})
     bind(m);
 }

@@ -306,7 +306,7 @@ void bind_header(Bound& bound) {
 
 // What each module_*.cpp adds.
 using Bind = void(nb::module_& m);
-Bind bind_columns, bind_delta, bind_lsh, bind_numbered, bind_pairs, bind_probers, bind_records,
-    bind_sealed, bind_single, bind_strings, bind_tables, bind_text, bind_writers;
+Bind bind_columns, bind_delta, bind_lsh, bind_numbered, bind_pairs, bind_passages, bind_probers,
+    bind_records, bind_sealed, bind_single, bind_strings, bind_tables, bind_text, bind_writers;
 
 }  // namespace fpstore

@@ -564,8 +564,8 @@ def remove_passages(
         The column of ids for the list of passages; by default row numbers from 0. A document with a
         null id stays as it is.
     drop_above : float, optional
-        Drop documents of which more than this share of the words would be cut, 0 to 1, and cut
-        nothing. Passages that several of these documents have may all go.
+        Drop documents of which more than this share of the words, or bytes, occurs before in such
+        runs, 0 to 1, and cut nothing. What only dropped documents have in common is lost.
     whole_lines : bool
         Cut only lines that are in a passage as a whole, for source code.
     memory, threads, progress : optional

@@ -73,7 +73,7 @@ ACTIONS = ("cut", "list")
     ),
     option(
         "--drop-above X",
-        "Drop documents of which more than this share of the words would be cut, 0 to 1, and cut "
+        "Drop documents of which more than this share of the words occurs before, 0 to 1, and cut "
         "nothing.",
         click.FloatRange(0, 1),
     ),

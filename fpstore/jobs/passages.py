@@ -175,7 +175,7 @@ class Passages(NamedTuple):
 class PassageJob:
     """What a repeated passage is, which of its occurrences stays, and what becomes of others.
 
-    ``size`` units are a window. Documents of which more than ``drop_above`` would be cut go whole
+    ``size`` units are a window. Documents of which more than ``drop_above`` occurs before go whole
     in place of cuts; None: passages are cut.
     """
 
@@ -292,9 +292,9 @@ class PassageSearch:
         self._corpus, self._job, self._resources = corpus, job, resources
         self.temporary_bytes = 0
 
-    def _sorter(self, share: int, words: int = 1) -> Sorter:
+    def _sorter(self, share: int, rows: int | None = None, words: int = 1) -> Sorter:
         memory = self._resources.memory // share
-        return Sorter(memory, None, words=words, threads=self._resources.threads)
+        return Sorter(memory, None, rows, words, self._resources.threads)
 
     def _groups(self, sorter: Sorter, phase: str, words: int = 1) -> Iterator[SortedRows]:
         number_bytes = 4 if sorter.rows < 1 << 32 else 8
@@ -344,20 +344,21 @@ class PassageSearch:
             documents.ranks = ranks_of_keys(concatenate_keys(scores))
         return documents, grams
 
-    def repeated_places(self, grams: Sorter) -> Iterator[Words]:
-        """Yield the places of grams that occur more than once, ascending."""
-        places = self._sorter(4)
+    def repeated_places(self, grams: Sorter) -> Sorter:
+        """Return the places of grams that occur more than once, to sort."""
+        places = self._sorter(4, grams.rows)
         for part in self._groups(grams, "sorting"):
             if part.per_key is not None:
                 sizes = part.per_key.view(np.int64)
                 places.add(part.ids[np.repeat(sizes > 1, sizes)].astype(np.uint64), None)
-        for part in self._groups(places, "sorting places"):
-            yield part.keys
+        return places
 
-    def read_windows(self, documents: _Documents, places: Iterator[Words]) -> Sorter:
-        """Read the corpus again, and return the windows around some places to sort."""
-        job, windows = self._job, self._sorter(2, words=2)
-        stream, label = _Ascending(places), self._corpus.label
+    def read_windows(self, documents: _Documents, places: Sorter) -> Sorter:
+        """Read the corpus again, and return the windows around grams at some places, to sort."""
+        job, label = self._job, self._corpus.label
+        most = min(places.rows * (job.size - job.gram + 1), int(documents.lims[-1]))
+        windows = self._sorter(2, most, words=2)
+        stream = _Ascending(part.keys for part in self._groups(places, "sorting places"))
 
         def batches() -> Iterator[tuple[Batch, int, int, Words]]:
             start = 0
@@ -398,7 +399,7 @@ class PassageSearch:
 
         The number is twice the occurrences, and one more for the occurrence that stays.
         """
-        marks = self._sorter(4)
+        marks = self._sorter(4, windows.rows)
         for part in self._groups(windows, "comparing", words=2):
             if part.per_key is None:
                 continue
@@ -476,9 +477,14 @@ class Spans(NamedTuple):
     occurrences: Words
 
 
-def cut_spans(documents: _Documents, size: int, marks: Iterator[tuple[Words, Array]]) -> Spans:
-    """Return what goes: the units that repeated windows cover, without those of first ones."""
-    stream, lims = _Ascending(marks), documents.lims
+def cut_spans(
+    documents: _Documents, job: PassageJob, marks: Iterator[tuple[Words, Array]]
+) -> Spans:
+    """Return what goes: the units that repeated windows cover, without those of first ones.
+
+    Where nothing is cut, units of first windows that occur before are among them.
+    """
+    stream, lims, size = _Ascending(marks), documents.lims, job.size
     columns = [SpilledNumbers(np.uint64) for _ in range(3)]
     counts = np.zeros(len(documents), np.int64)
     for rows in spans(lims, UNITS_AT_ONCE):
@@ -489,7 +495,8 @@ def cut_spans(documents: _Documents, size: int, marks: Iterator[tuple[Words, Arr
         at = (places - np.uint64(first)).view(np.int64)
         is_first = (numbers & 1).astype(bool)
         goes = _covered(at[~is_first], size, last - first)
-        goes &= ~_covered(at[is_first], size, last - first)
+        if job.drop_above is None:
+            goes &= ~_covered(at[is_first], size, last - first)
         starts, ends, owners = _runs(goes, lims[rows.start : rows.stop + 1] - first)
         if not len(starts):
             continue
@@ -545,9 +552,9 @@ class PassageEdit:
         self._touched = np.diff(found.lims) > 0
         if job.drop_above is not None:
             owners = list_numbers(found.lims)
-            cut = np.zeros(self.rows, np.int64)
-            np.add.at(cut, owners, (found.ends - found.starts).view(np.int64))
-            self._touched &= cut > job.drop_above * np.diff(documents.lims)
+            copied = np.zeros(self.rows, np.int64)
+            np.add.at(copied, owners, (found.ends - found.starts).view(np.int64))
+            self._touched &= copied > job.drop_above * np.diff(documents.lims)
         count = len(found.starts)
         self._starts, self._ends = (array_on_disk((count,), np.uint64) for _ in range(2))
         self._excerpts = array_on_disk((count,), f"S{EXCERPT_BYTES}")
@@ -666,16 +673,27 @@ def _remaining(text: str, cuts: list[tuple[int, int, int, int]]) -> Iterator[tup
 def _whole_lines(
     text: str, cuts: list[tuple[int, int, int, int]]
 ) -> list[tuple[int, int, int, int]]:
-    """Return the parts of passages that are whole lines, with their line ends; some are empty."""
-    lines = [0, *(end.end() for end in _LINE_END.finditer(text)), len(text)]
+    """Return the parts of passages that are whole lines with words, and what is between them.
+
+    Some are empty.
+    """
+    lims = [0, *(end.end() for end in _LINE_END.finditer(text)), len(text)]
+
+    def is_blank_between(start: int, end: int) -> bool:
+        return not text[start:end].strip()
+
     parts = []
     for start, end, *_ in cuts:
-        line = bisect_right(lines, start) - 1
-        begin = lines[line] if not text[lines[line] : start].strip() else lines[line + 1]
-        line = bisect_left(lines, end)
-        stop = lines[line] if not text[end : lines[line]].strip() else lines[line - 1]
-        stop = max(begin, stop)
-        parts.append((begin, stop, begin, stop))
+        first = bisect_right(lims, start) - 1
+        first += not is_blank_between(lims[first], start)
+        last = bisect_left(lims, end)
+        last -= not is_blank_between(end, lims[last])
+        while first < last and is_blank_between(lims[first], lims[first + 1]):
+            first += 1
+        while first < last and is_blank_between(lims[last - 1], lims[last]):
+            last -= 1
+        part = (lims[first], lims[max(first, last)])
+        parts.append((*part, *part))
     return parts
 
 
@@ -721,7 +739,7 @@ def remove_corpus_passages(
         search = PassageSearch(corpus, job, resources)
         documents, grams = search.read_grams()
         windows = search.read_windows(documents, search.repeated_places(grams))
-        found = cut_spans(documents, job.size, search.repeated_windows(windows, documents))
+        found = cut_spans(documents, job, search.repeated_windows(windows, documents))
         edit = PassageEdit(job, documents, found)
         table = write_edits(corpus, job.projection, edit, outputs, output, resources)
     return edit.result(search.temporary_bytes, table)

@@ -140,7 +140,7 @@ class Passages(NamedTuple):
     removed_bytes : int
         The bytes of texts that were removed, in UTF-8.
     temporary_bytes : int
-        The bytes of all rows that were sorted, which is what temporary files take at most.
+        The bytes of all rows that were sorted: temporary files take no more.
     removed : RemovedPassages
         The passages that were removed; ``to_arrow`` makes a table.
     table : pyarrow.Table or None

@@ -279,6 +279,8 @@ JOBS = {
     "boilerplate": "boilerplate c.parquet {}/out.parquet --text-field text --unit line",
     "boilerplate of a folder": "boilerplate notes {}/out --text --unit paragraph --more-than 1 "
     "--removed {}/list.csv",
+    "passages": "passages c.parquet {}/out.parquet --text-field text --words 9",
+    "passages of a folder": "passages notes {}/out --text --words 9 --passages {}/list.csv",
     "dedup listing": "dedup c.tsv {}/out.tsv --fingerprint-field hash --id-field id "
     "--clusters {}/list.tsv --keep smallest",
     "report": "report s.fps -o {}/out.html",

@@ -59,6 +59,9 @@ MOMENTS = """
     def boilerplate(out):
         fpstore.remove_boilerplate("notes", Path(out).with_suffix(""), text=True, more_than=2)
 
+    def passages(out):
+        fpstore.remove_passages("notes", Path(out).with_suffix(""), text=True, words=3)
+
     def parquet(out):
         deduplicated(Path(out).with_suffix(".parquet"), source="c.parquet")
 
@@ -77,6 +80,7 @@ MOMENTS = """
         "dedup shards": lambda out: deduplicated(Path(out).with_suffix(""), source="crawl"),
         "dedup parquet": parquet,
         "boilerplate": boilerplate,
+        "passages": passages,
     }
     pyarrow.parquet.write_table(pyarrow.json.read_json("c.jsonl"), "c.parquet")
     Path("crawl").mkdir()
@@ -145,6 +149,7 @@ LONG = (
     "dedup folder",
     "dedup parquet",
     "boilerplate",
+    "passages",
 )
 JOBS = ["pairs", "report", "dedup resumed", "dedup shards", *map(slow, LONG)]
 

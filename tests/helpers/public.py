@@ -51,6 +51,7 @@ INTERNAL = {
     "ProbeSpec": ("inputs_and_columns",),
     "Reader": ("columns", "columns_of_width"),
     "Removed": ("batches", "in_memory"),
+    "RemovedPassages": ("batches",),
     "RemovedPieces": ("batches",),
     "RepairReport": ("note",),
     "Report": ("note",),

@@ -438,6 +438,9 @@ def remove_boilerplate(
     unit: str = "paragraph",
     more_than: int = 10,
     least_chars: int = 0,
+    within: bool = False,
+    keep_first: bool = False,
+    fold_digits: bool = False,
     format: str | None = None,
     encoding: str | None = None,
     memory: int | str | None = None,
@@ -468,6 +471,13 @@ def remove_boilerplate(
         A paragraph in more documents than this is removed from all of them.
     least_chars : int
         A shorter paragraph stays; white space does not count.
+    within : bool
+        Count the occurrences of a paragraph, also several in one document, in place of the
+        documents that have it.
+    keep_first : bool
+        The first occurrence of each paragraph stays.
+    fold_digits : bool
+        Numbers do not count: ``Copyright 2001`` is the same as ``Copyright 2012``.
     memory, threads, progress : optional
         As for :func:`build`. The counts take 12 to 18 bytes for each different paragraph,
         regardless of `memory`, and each removed paragraph is in memory once. Threads write the
@@ -501,13 +511,13 @@ def remove_boilerplate(
     [{'text': 'All rights reserved.', 'documents': 20, 'occurrences': 20, 'bytes': 400}]
     """
     from fpstore.hashing.corpora import open_corpus
-    from fpstore.jobs.boilerplate import remove_corpus_boilerplate
+    from fpstore.jobs.boilerplate import BoilerplateJob, remove_corpus_boilerplate
 
     resources = make_resources(memory, threads, progress)
+    job = BoilerplateJob(text, unit, more_than, least_chars, within, keep_first, fold_digits)
     corpus = open_corpus(source, text is True, encoding=encoding, format=format)
-    overwrite = check_flag(overwrite, "overwrite")
     return remove_corpus_boilerplate(
-        corpus, text, unit, more_than, least_chars, resources, output, overwrite
+        corpus, job, resources, output, check_flag(overwrite, "overwrite")
     )
 
 

@@ -20,6 +20,7 @@ from fpstore.jobs.boilerplate import (
     UNITS,
     USUAL_MORE_THAN,
     Boilerplate,
+    BoilerplateJob,
     remove_corpus_boilerplate,
 )
 from fpstore.jobs.outputs import Listing
@@ -52,6 +53,12 @@ from fpstore.jobs.outputs import Listing
         0,
     ),
     option(
+        "--within",
+        "Count all occurrences, also several in one document, in place of documents.",
+    ),
+    option("--keep-first", "The first occurrence of a paragraph or a line stays."),
+    option("--fold-digits", "Numbers do not count: Copyright 2001 is the same as Copyright 2012."),
+    option(
         "--removed FILE",
         "Also write what is removed, the most frequent first: text, documents, occurrences, bytes.",
     ),
@@ -77,25 +84,28 @@ def boilerplate(args: Arguments) -> None:
     $ fpstore boilerplate corpus.parquet plain.parquet --text-field text
     $ fpstore boilerplate corpus.parquet plain.parquet --text-field text --unit line \
         --more-than 20 --least-chars 20 --removed lines.csv --force
+    $ fpstore boilerplate corpus.parquet plain.parquet --text-field text --more-than 1 --within \
+        --keep-first --fold-digits
     $ fpstore boilerplate notes plain-notes --text --suffix .txt --encoding utf-8 --quiet
     """
     kind = content.declared_kind(args)
     if kind not in (TEXTS, ROWS):
         fail("name the column of texts with --text-field, or give --text: each file is a document")
     content.refuse_options_of_other_kinds(args, kind)
+    job = BoilerplateJob(
+        args.text or args.text_field,
+        args.unit,
+        args.more_than,
+        args.least_chars,
+        args.within,
+        args.keep_first,
+        args.fold_digits,
+    )
     notices = Notices(kind)
     corpus = content.open_corpus(args, args.inputs, kind, notices)
     with args.bars(corpus) as bars:
         result = remove_corpus_boilerplate(
-            corpus,
-            args.text or args.text_field,
-            args.unit,
-            args.more_than,
-            args.least_chars,
-            args.resources(bars),
-            args.output,
-            args.overwrite,
-            _listings(args),
+            corpus, job, args.resources(bars), args.output, args.overwrite, _listings(args)
         )
     notices.report(args)
     counts = {
@@ -136,7 +146,8 @@ def _print_summary(args: Arguments, result: Boilerplate) -> None:
         ("kept", f"{result.kept:,}", f"in {printable(args.output)}"),
     ]
     print_table(
-        f"{args.unit.capitalize()}s of more than {args.more_than:,} documents",
+        f"{args.unit.capitalize()}s of more than {args.more_than:,} "
+        f"{'occurrences' if args.within else 'documents'}",
         ("", "", ""),
         rows,
         text_columns=(0, 2),

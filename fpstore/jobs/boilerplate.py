@@ -7,6 +7,7 @@ import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ import numpy.typing as npt
 import xxhash
 
 from fpstore.base.aliases import Flags, Lims, Words
-from fpstore.base.arguments import check_choice, check_whole
+from fpstore.base.arguments import check_choice, check_flag, check_whole
 from fpstore.base.arrays import is_run_start, list_lims, spans, stable_order
 from fpstore.base.characters import LINE_END, PARAGRAPH_END, is_blank, visible
 from fpstore.base.resources import Resources
@@ -30,6 +31,7 @@ USUAL_MORE_THAN = 10  # documents: versions of a text, and quotations, are fewer
 _CUTS = {"paragraph": PARAGRAPH_END, "line": LINE_END}
 UNITS = tuple(_CUTS)
 _ASCII_BLANKS = bytes(code for code in range(128) if is_blank(chr(code)))
+_NUMBER, _ASCII_NUMBER = re.compile(r"\d+"), re.compile(rb"[0-9]+")
 _EMPTY = xxhash.xxh3_64_intdigest(b"")
 _MIN_MERGED_HASHES = 1 << 20  # hashes
 _ROWS_AT_ONCE = 1 << 16
@@ -44,11 +46,11 @@ class RemovedPieces(Tabular):
     Attributes
     ----------
     texts : list of str
-        Each as it first occurs, without white space around it.
+        Each as it was first removed, without white space around it.
     documents, occurrences : ndarray of uint64, shape (n,)
-        How many documents have it, and how often it occurs in all of them.
+        How many documents have it, and how often it was removed.
     bytes : ndarray of uint64, shape (n,)
-        The bytes of all occurrences, in UTF-8.
+        The bytes of all removed occurrences, in UTF-8.
     """
 
     def __init__(
@@ -135,11 +137,11 @@ class Pieces:
     """Cuts texts into paragraphs or lines, and hashes each with 64 bits.
 
     Case, white space and ignored characters do not count. A piece with fewer other characters than
-    ``least_chars`` has the hash of an empty one.
+    ``least_chars`` has the hash of an empty one. With ``fold_digits``, a number is as any other.
     """
 
-    def __init__(self, unit: str, least_chars: int = 0) -> None:
-        self._least = least_chars
+    def __init__(self, unit: str, least_chars: int = 0, fold_digits: bool = False) -> None:
+        self._least, self._folds = least_chars, fold_digits
         self._cut = re.compile(f"({_CUTS[unit]})")
 
     def hashes(self, text: str) -> list[int]:
@@ -147,17 +149,15 @@ class Pieces:
         pieces = self._cut.split(text.casefold())[::2]
         if text.isascii():  # four times as fast
             encoded = [piece.encode().translate(None, _ASCII_BLANKS) for piece in pieces]
-            return [
-                xxhash.xxh3_64_intdigest(piece) if len(piece) >= self._least else _EMPTY
-                for piece in encoded
-            ]
+            counted = [piece if len(piece) >= self._least else b"" for piece in encoded]
+            if self._folds:
+                counted = [_ASCII_NUMBER.sub(b"0", piece) for piece in counted]
+            return list(map(xxhash.xxh3_64_intdigest, counted))
         visible_pieces = ["".join(visible(piece).split()) for piece in pieces]
-        return [
-            xxhash.xxh3_64_intdigest(piece.encode("utf-8", "surrogatepass"))
-            if len(piece) >= self._least
-            else _EMPTY
-            for piece in visible_pieces
-        ]
+        texts = [piece if len(piece) >= self._least else "" for piece in visible_pieces]
+        if self._folds:
+            texts = [_NUMBER.sub("0", piece) for piece in texts]
+        return [xxhash.xxh3_64_intdigest(piece.encode("utf-8", "surrogatepass")) for piece in texts]
 
     def parts(self, text: str) -> list[str]:
         """Return the pieces of a text, and the separators between them."""
@@ -165,7 +165,7 @@ class Pieces:
 
 
 class PieceCounts:
-    """Counts the documents of each hash.
+    """Counts how often each hash is added: the documents that have it, or its occurrences.
 
     It takes 12 bytes for each hash, and up to half of that for the last ones.
     """
@@ -176,20 +176,21 @@ class PieceCounts:
         self._waiting = 0
 
     def add(self, hashes: Words) -> None:
-        """Add the distinct hashes of each document."""
+        """Add hashes, of which some may be equal."""
         self._new.append(hashes)
         self._waiting += len(hashes)
         if self._waiting >= max(_MIN_MERGED_HASHES, len(self._hashes) // 2):
             self._merge()
 
-    def more_frequent_than(self, most: int) -> tuple[Words, npt.NDArray[np.uint32]]:
-        """Return the hashes of more than ``most`` documents, ascending, and their counts.
+    def more_frequent_than(self, most: int) -> Words:
+        """Return the hashes that were added more than ``most`` times, ascending.
 
         The hash of an empty piece is left out.
         """
         self._merge()
         is_frequent = (self._counts > most) & (self._hashes != np.uint64(_EMPTY))
-        return self._hashes[is_frequent], self._counts[is_frequent]
+        hashes: Words = self._hashes[is_frequent]
+        return hashes
 
     def _merge(self) -> None:
         hashes = np.concatenate([self._hashes, *self._new])
@@ -206,29 +207,25 @@ class BoilerplateEdit:
     """Removes the pieces with repeated hashes from texts, and notes them.
 
     Threads edit different rows. ``hashes`` has the pieces of all rows; row i has those at
-    ``lims[i]:lims[i + 1]``. ``repeated`` are the hashes to remove, ascending, and ``documents`` the
-    counts of their rows. ``lost`` has the bytes that each row loses, and ``dropped`` the rows of
-    which nothing remains.
+    ``lims[i]:lims[i + 1]``. ``repeated`` are the hashes to remove, ascending; with ``keep_first``
+    the first occurrence of each stays. ``lost`` has the bytes that each row loses, and ``dropped``
+    the rows of which nothing remains.
     """
 
     def __init__(
-        self,
-        pieces: Pieces,
-        hashes: Words,
-        lims: Lims,
-        repeated: Words,
-        documents: npt.NDArray[np.uint32],
+        self, pieces: Pieces, hashes: Words, lims: Lims, repeated: Words, keep_first: bool
     ) -> None:
         self._pieces = pieces
         self._hashes = hashes
         self._lims = lims
         self._repeated = repeated
-        self._documents = documents
-        self.rows = len(lims) - 1
+        self.rows, count = len(lims) - 1, len(repeated)
         self._touched = np.zeros(self.rows, bool)
-        self._first, self._texts = np.full(len(repeated), self.rows), [""] * len(repeated)
-        self._occurrences = np.zeros(len(repeated), np.uint64)
-        self._bytes = np.zeros(len(repeated), np.uint64)
+        # rows of the first occurrences that stay, and of the first ones that go
+        self._stays, self._first = np.full(count, self.rows), np.full(count, self.rows)
+        self._texts = [""] * count
+        self._documents, self._occurrences = (np.zeros(count, np.uint64) for _ in range(2))
+        self._bytes = np.zeros(count, np.uint64)
         self._lock = threading.Lock()
         self.lost: list[int] = []
         self.dropped: list[int] = []
@@ -237,6 +234,16 @@ class BoilerplateEdit:
             repeated_pieces = np.flatnonzero(places >= 0)
             row = np.searchsorted(lims, repeated_pieces + lims[rows.start], side="right") - 1
             places = places[repeated_pieces]
+            order = np.lexsort((row, places))
+            is_new = is_run_start(np.stack([places[order], row[order]], axis=1))
+            np.add.at(self._documents, places[order][is_new], np.uint64(1))
+            if keep_first:
+                seen, firsts = np.unique(places, return_index=True)
+                firsts = firsts[self._stays[seen] == self.rows]
+                self._stays[places[firsts]] = row[firsts]
+                goes = np.ones(len(places), bool)
+                goes[firsts] = False
+                row, places = row[goes], places[goes]
             self._touched[row] = True
             np.minimum.at(self._first, places, row)
             np.add.at(self._occurrences, places, np.uint64(1))
@@ -251,6 +258,8 @@ class BoilerplateEdit:
         InputError if the text has changed since the first reading.
         """
         places = self._places(slice(row, row + 1))
+        seen, firsts = np.unique(places, return_index=True)
+        places[firsts[(seen >= 0) & (self._stays[seen] == row)]] = -1
         parts = self._pieces.parts(text) if isinstance(text, str) else []
         if len(parts) != 2 * len(places) - 1:
             raise InputError(f"row {row + 1:,} changed while it was read")
@@ -290,7 +299,7 @@ class BoilerplateEdit:
         ]
         return RemovedPieces(
             texts,
-            self._documents.astype(np.uint64)[order],
+            self._documents[order],
             self._occurrences[order],
             self._bytes[order],
         )
@@ -324,48 +333,70 @@ def _utf8_size(text: str) -> int:
     return len(text.encode("utf-8", "surrogatepass"))
 
 
+@dataclass(frozen=True)
+class BoilerplateJob:
+    """Which pieces of which texts are boilerplate: see :func:`fpstore.remove_boilerplate`.
+
+    InputError for a wrong value.
+    """
+
+    text: str | bool
+    unit: str
+    more_than: int
+    least_chars: int
+    within: bool
+    keep_first: bool
+    fold_digits: bool
+
+    def __post_init__(self) -> None:
+        check_choice(self.unit, UNITS, "unit")
+        check_whole(self.more_than, 1, 2**32 - 1, "more_than")
+        check_whole(self.least_chars, 0, 2**31 - 1, "least_chars")
+        check_flag(self.within, "within")
+        check_flag(self.keep_first, "keep_first")
+        check_flag(self.fold_digits, "fold_digits")
+        edited_column(self.text)
+
+    @property
+    def projection(self) -> Projection:
+        """The column of texts."""
+        return edited_column(self.text)
+
+
 def remove_corpus_boilerplate(
     corpus: RowSource,
-    text: str | bool,
-    unit: str,
-    more_than: int,
-    least_chars: int,
+    job: BoilerplateJob,
     resources: Resources,
     output: str | os.PathLike[str] | None,
     overwrite: bool,
     listings: Sequence[Listing] = (),
 ) -> Boilerplate:
-    """Remove pieces of more than ``more_than`` documents; without an output, only count.
+    """Remove repeated pieces; without an output, only count.
 
-    An error of an argument comes before the work. Listings are of the `BoilerplateEdit`.
+    An error of a path comes before the work. Listings are of the `BoilerplateEdit`.
     """
-    check_choice(unit, UNITS, "unit")
-    check_whole(more_than, 1, 2**32 - 1, "more_than")
-    check_whole(least_chars, 0, 2**31 - 1, "least_chars")
-    projection = edited_column(text)
     outputs = Outputs(corpus, output, listings, overwrite)
     with ExitStack() as stack:
         outputs.open_lists(stack)
-        edit = _count_pieces(corpus, projection, Pieces(unit, least_chars), more_than, resources)
-        table = write_edits(corpus, projection, edit, outputs, output, resources)
+        edit = _count_pieces(corpus, job, resources)
+        table = write_edits(corpus, job.projection, edit, outputs, output, resources)
     return edit.result(table)
 
 
-def _count_pieces(
-    corpus: RowSource, projection: Projection, pieces: Pieces, more_than: int, resources: Resources
-) -> BoilerplateEdit:
+def _count_pieces(corpus: RowSource, job: BoilerplateJob, resources: Resources) -> BoilerplateEdit:
     """Count the pieces of all rows, and return the edit that removes repeated ones."""
+    pieces = Pieces(job.unit, job.least_chars, job.fold_digits)
     corpus.limit_memory(resources.memory)
     counts = PieceCounts()
     spilled = SpilledNumbers(np.uint64)
     sizes = list[npt.NDArray[np.int64]]()
     done = 0
-    for batch in corpus.batches(projection):
+    for batch in corpus.batches(job.projection):
         hashes = [pieces.hashes(text) for text in batch.texts or ()]
         if batch.text_of_row is not None:
             hashes = [hashes[place] for place in batch.text_of_row.tolist()]
-        sets = list(map(set, hashes))
-        counts.add(np.fromiter(chain.from_iterable(sets), np.uint64, sum(map(len, sets))))
+        counted = hashes if job.within else list(map(set, hashes))
+        counts.add(np.fromiter(chain.from_iterable(counted), np.uint64, sum(map(len, counted))))
         row_sizes = np.zeros(len(batch.flags), np.int64)
         row_sizes[batch.flags] = list(map(len, hashes))
         sizes.append(row_sizes)
@@ -378,5 +409,6 @@ def _count_pieces(
         pieces,
         spilled.finish(),
         list_lims(np.concatenate(sizes)),
-        *counts.more_frequent_than(more_than),
+        counts.more_frequent_than(job.more_than),
+        job.keep_first,
     )

@@ -319,7 +319,7 @@ def test_counts_are_merged(set_limits):
         for hash_value in hashes.tolist():
             model[hash_value] = model.get(hash_value, 0) + 1
     for most in (0, 1, 3, 7):
-        assert counts.more_frequent_than(most)[0].tolist() == sorted(
+        assert counts.more_frequent_than(most).tolist() == sorted(
             hash_value for hash_value, count in model.items() if count > most
         )
 
@@ -333,6 +333,9 @@ def test_what_is_refused(tmp_path):
         ({"text": "text", "unit": "document"}, "unit must be one of"),
         ({"text": "text", "more_than": 0}, "more_than must be"),
         ({"text": "text", "least_chars": -1}, "least_chars must be"),
+        ({"text": "text", "within": 1}, "within must be True or False"),
+        ({"text": "text", "keep_first": "yes"}, "keep_first must be True or False"),
+        ({"text": "text", "fold_digits": None}, "fold_digits must be True or False"),
     ):
         with pytest.raises(InputError, match=message):
             fpstore.remove_boilerplate(path, tmp_path / "b.jsonl", **how)
@@ -371,6 +374,57 @@ def test_short_pieces_stay():
         result = fpstore.remove_boilerplate(table, text="text", more_than=2, least_chars=least)
         assert result.table["text"].to_pylist() == [left] * 3 * (left is not None)
         assert result.kept == len(result.table)
+
+
+@pytest.mark.parametrize("unit", ["paragraph", "line"])
+def test_first_occurrences_stay_and_repeats_within_a_document_count(set_limits, unit):
+    """Every combination of the three options is compared with a plain model."""
+    set_limits(boilerplate_hashes=20)
+    alike = ["Page 9", "page 10", "Page ٣ of 12", "p4ge", "\xa92001", "\xa9 2012", "Notice"]
+    for seed in range(48):
+        rng = random.Random(seed)
+        within, keep_first, fold_digits = (bool(seed >> bit & 1) for bit in range(3))
+        most, least = rng.choice([1, 2, 4]), rng.choice([0, 5])
+        gap = "\n\n" if unit == "paragraph" else "\n"
+        rows = [
+            [rng.choice([*alike, f"own {number}"]) for _ in range(rng.randint(0, 5))]
+            for number in range(12)
+        ]
+        places = {}
+        for number, pieces in enumerate(rows):
+            for place, piece in enumerate(pieces):
+                key = normal(piece)
+                if len(key) >= least:
+                    key = regex.sub(r"\d+", "0", key) if fold_digits else key
+                    places.setdefault(key, []).append((number, place))
+        goes, removed = set(), []
+        for where in places.values():
+            documents = len({number for number, _ in where})
+            if (len(where) if within else documents) > most:
+                where = where[keep_first:]
+                goes |= set(where)
+                texts = [rows[number][place] for number, place in where]
+                size = sum(len(text.encode()) for text in texts)
+                removed.append((texts[0], documents, len(where), size))
+        wanted = [
+            gap.join(piece for place, piece in enumerate(pieces) if (number, place) not in goes)
+            for number, pieces in enumerate(rows)
+        ]
+        result = fpstore.remove_boilerplate(
+            pa.table({"text": [gap.join(pieces) for pieces in rows]}),
+            text="text",
+            unit=unit,
+            more_than=most,
+            least_chars=least,
+            within=within,
+            keep_first=keep_first,
+            fold_digits=fold_digits,
+        )
+        left = [text for text, pieces in zip(wanted, rows, strict=True) if text or not pieces]
+        assert result.table["text"].to_pylist() == left
+        assert sorted(zip(*pieces_of(result), strict=True)) == sorted(removed)
+        assert result.removed_pieces == len(goes)
+        assert result.changed == len({number for number, _ in goes})
 
 
 def test_a_list_of_what_is_removed(folder: Path) -> None:
@@ -457,6 +511,13 @@ def test_command_line(folder: Path) -> None:
         "unit": "line",
         "more_than": 1,
     }
+    Path("y.jsonl").write_text(json_lines({"text": f"Of 200{n}\nmore {n}"} for n in range(3)))
+    out = fine("boilerplate", "y.jsonl", "z.jsonl", *by_line, "--within", "--keep-first")
+    assert out.startswith("Lines of more than 1 occurrences\n")
+    assert Path("z.jsonl").read_bytes() == Path("y.jsonl").read_bytes()
+    fine("boilerplate", "y.jsonl", "z.jsonl", *by_line, "--keep-first", "--fold-digits", "--force")
+    rows = list(map(json.loads, Path("z.jsonl").read_text().splitlines()))
+    assert rows == [{"text": "Of 2000\nmore 0"}]
     for options, message in (
         (["--radius", 3], "No such option"),
         (["--unit", "document"], "is not one of 'paragraph', 'line'"),

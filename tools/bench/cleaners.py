@@ -2,14 +2,18 @@
 
 Fpstore, and packages from PyPI as they are shown.
 
-The command is ``python -m bench.cleaners NAME CORPUS.parquet``; it prints JSON: the groups, as row
-numbers with the row that is kept first, the processor time, and the most memory that the process
-had.
+The command is ``python -m bench.cleaners NAME CORPUS [SETTINGS]``, with a corpus in Parquet or JSON
+lines, and the settings of `fpstore.dedup` in JSON. It prints JSON: the groups, as row numbers with
+the row that is kept first; rows that are removed for a row without a name; the processor time, of
+the work and of the whole process; and the most memory that the process had. The module loads in any
+interpreter, without fpstore: rivals may need another one.
 """
 
 from __future__ import annotations
 
+import inspect
 import json
+import os
 import re
 import sys
 import tempfile
@@ -18,13 +22,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-
-from bench.harness import status_bytes
-
 SIZE, THRESHOLD, FUNCTIONS, BANDS = 3, 0.7, 128, 16
 SIMHASH_RADIUS = 3
 Groups = list[list[int]]
+
+
+class MissingError(Exception):
+    """A tool lacks a setting in its installed version."""
 
 
 def words(text: str) -> list[str]:
@@ -35,6 +39,12 @@ def words(text: str) -> list[str]:
 
 def texts_of(path: Path) -> Iterator[str]:
     """Yield the texts of a corpus, some at a time."""
+    if path.suffix == ".jsonl":
+        with path.open(encoding="utf-8") as lines:
+            yield from (json.loads(line)["text"] for line in lines)
+        return
+    import pyarrow.parquet as pq
+
     for batch in pq.ParquetFile(path).iter_batches(1024, columns=["text"]):
         yield from batch.column(0).to_pylist()
 
@@ -67,13 +77,21 @@ class Sets:
         return row
 
 
-def fpstore(path: Path) -> Groups:
-    """Take the defaults of `fpstore.dedup`, from file to file."""
+def fpstore(path: Path, **settings: Any) -> Groups:
+    """Take `fpstore.dedup`, with its defaults but for some settings, from file to file."""
     import fpstore
 
+    if unknown := settings.keys() - inspect.signature(fpstore.dedup).parameters:
+        raise MissingError(f"dedup has no {', '.join(sorted(unknown))}")
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-        result = fpstore.dedup(path, Path(folder) / "clean.parquet", text="text", threads=1)
-        return [list(map(int, group)) for group in result.clusters]
+        output = Path(folder) / f"clean{path.suffix}"
+        result = fpstore.dedup(path, output, text="text", threads=1, **settings)
+        groups: dict[int, list[int]] = {}
+        for row, kept in zip(
+            result.removed.rows.tolist(), result.removed.kept_rows.tolist(), strict=True
+        ):
+            groups.setdefault(kept, [kept]).append(row)
+        return list(groups.values())
 
 
 def rensa(path: Path) -> Groups:
@@ -122,19 +140,40 @@ def simhash(path: Path) -> Groups:
 
 CLEANERS = {"fpstore": fpstore, "rensa": rensa, "datasketch": datasketch, "simhash": simhash}
 
-if __name__ == "__main__":
+
+def peak_bytes() -> int:
+    """Return the most memory that this process had."""
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return int(status.partition("VmHWM:")[2].split()[0]) << 10
+
+
+def main() -> None:
+    """Run one tool over a corpus, and print its answer."""
+    name, path, *settings = sys.argv[1:]
     began = time.process_time()
     try:
-        groups = CLEANERS[sys.argv[1]](Path(sys.argv[2]))
+        answer = CLEANERS[name](Path(path), **json.loads(settings[0] if settings else "{}"))
     except ImportError as error:
         print(json.dumps({"missing": f"{error.name} is missing: pip install {error.name}"}))
-    else:
-        print(
-            json.dumps(
-                {
-                    "groups": groups,
-                    "seconds": time.process_time() - began,
-                    "peak_bytes": status_bytes("VmHWM"),
-                }
-            )
+        return
+    except MissingError as error:
+        print(json.dumps({"missing": str(error)}))
+        return
+    spent = time.process_time() - began
+    groups = [group for group in answer if isinstance(group, list)]
+    print(
+        json.dumps(
+            {
+                "groups": groups,
+                "unnamed": [row for row in answer if isinstance(row, int)],
+                "seconds": spent,
+                # user and system, of this process and of its children, from their start
+                "processor_seconds": sum(os.times()[:4]),
+                "peak_bytes": peak_bytes(),
+            }
         )
+    )
+
+
+if __name__ == "__main__":
+    main()

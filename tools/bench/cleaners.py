@@ -11,6 +11,7 @@ interpreter, without fpstore: rivals may need another one.
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import inspect
 import json
@@ -349,6 +350,7 @@ def main() -> None:
                 # user and system, of this process and of its children, from their start
                 "processor_seconds": sum(os.times()[:4]),
                 "peak_bytes": peak_bytes(),
+                "version": importlib.metadata.version(name),
             }
         )
     )

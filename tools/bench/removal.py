@@ -6,6 +6,8 @@ invisible format characters; a text with fewer words has one piece, all of it. F
 the row that is kept in its place,
 
     J = |gone & kept| / |gone | kept|    C = |gone & kept| / |gone|.
+
+``PYTHONPATH=tools python -m bench.removal REPORT`` prints a report of the operation as tables.
 """
 
 from __future__ import annotations
@@ -40,10 +42,14 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "fpstore, verify": {"verify": True},
     "fpstore, simhash": {"method": "simhash"},
 }
+#: Kinds of copies that the table of all sets shows.
+SHOWN_KINDS = ("truncated to half", "navigation", "excerpt of a tenth", "5% of words", RELEASE)
 RIVALS = tuple(name for name in CLEANERS if name != "fpstore")
 
 # the format characters (Cf) of texts: soft hyphen, zero-width space and joiners, marks of direction
 _INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
+
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "POLARS_MAX_THREADS", "RAYON_NUM_THREADS"), "1")
 
 Piece = tuple[str, ...]
 Pair = tuple[int, int | None]
@@ -126,6 +132,7 @@ class Judge:
         out: Result = {
             "rows": len(self.pieces),
             "bytes": sum(len(text.encode()) for text in self.rows.texts),
+            "has_labels": self.rows.labels is not None,
         }
         if self.rows.is_template:
             count = len(self.pieces)
@@ -237,6 +244,7 @@ def removal(bench: Bench) -> Result:
                 result["tools"][tool] = answer
                 continue
             result["tools"][tool] = {
+                "version": answer["version"],
                 "processor_seconds": round(answer["processor_seconds"], 2),
                 "peak_megabytes": answer["peak_bytes"] >> 20,
             } | judge.judge(_pairs(answer))
@@ -259,7 +267,7 @@ def _run(tool: str, path: Path, interpreters: Sequence[str]) -> Result | str:
     missing = ""
     for interpreter in interpreters:
         command = [interpreter, "-P", "-m", "bench.cleaners", cleaner, str(path)]
-        environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)}
+        environment = os.environ | ONE_THREAD | {"PYTHONPATH": str(Path(__file__).parent.parent)}
         try:
             done = subprocess.run(
                 [*command, json.dumps(settings)],
@@ -281,72 +289,113 @@ def _run(tool: str, path: Path, interpreters: Sequence[str]) -> Result | str:
 
 
 def table(report: Mapping[str, Any]) -> str:
-    """Return the tables of a report of this operation in Markdown."""
-    lines: list[str] = []
-    for name, result in report["sets"].items():
-        extra = [
-            *(["other label"] if "licences" in name or "spdx" in name else []),
-            *(["found, copy or original gone"] if "planted" in result else []),
-        ]
+    """Return a report of this operation as Markdown: a table of all sets, of each, of the kinds."""
+    sets = report["sets"]
+    tools = dict.fromkeys(tool for result in sets.values() for tool in _answers(result))
+    lines = ["All sets", "", *_rows([_over_all(sets, tool) for tool in tools]), ""]
+    for name, result in sets.items():
         like = f", mean J {result['mean_jaccard']}" if "mean_jaccard" in result else ""
-        head = ["tool", "removed", "wrong", "contained", "pieces lost", *extra, "CPU s", "MB"]
-        lines += [
-            f"{name}: {result['rows']:,} rows, {result['bytes'] / 1e6:.1f} MB{like}",
-            "",
-            _row(head),
-            "|---" * len(head) + "|",
-        ]
-        for tool, counts in result["tools"].items():
-            if isinstance(counts, str):
-                lines.append(_row([tool, counts, *[""] * (len(head) - 2)]))
-                continue
-            cells = [tool, counts["removed"], counts["wrong"]]
-            cells += [_percent(counts["contained"]), _percent(counts["pieces_lost"], 2)]
-            if "other_label" in counts:
-                cells.append(counts["other_label"])
-            if "found_mean" in counts:
-                cells.append(f"{_percent(counts['found_mean'])}, {_percent(counts['gone_mean'])}")
-            lines.append(_row([*cells, counts["processor_seconds"], counts["peak_megabytes"]]))
+        lines += [f"{name}: {result['rows']:,} rows, {result['bytes'] / 1e6:.1f} MB{like}", ""]
+        lines += _rows([_in_set(tool, counts) for tool, counts in _answers(result).items()])
+        lines += [f"{tool}: {why}" for tool, why in result["tools"].items() if isinstance(why, str)]
         lines.append("")
-    return "\n".join([*lines, *_kinds(report)])
+    if any("planted" in result for result in sets.values()):
+        lines += ["Copies that were found, by kind, the mean of the sets", ""]
+        lines += [*_rows(_kinds(sets, tuple(tools))), ""]
+    return "\n".join(lines)
 
 
-def _kinds(report: Mapping[str, Any]) -> list[str]:
-    """Return the lines of a table of the kinds of copies: the mean of their shares in all sets."""
-    sets = [result for result in report["sets"].values() if "planted" in result]
-    tools = [
-        tool
-        for tool in dict.fromkeys(tool for result in sets for tool in result["tools"])
-        if any(isinstance(result["tools"].get(tool), dict) for result in sets)
+def _over_all(sets: Mapping[str, Any], tool: str) -> Mapping[str, object]:
+    """Return the cells of a tool in the table of all sets."""
+    cells: dict[str, object] = {"tool": tool}
+    counts = {name: _answers(result).get(tool, {}) for name, result in sets.items()}
+    for name in (name for name, result in sets.items() if "planted" in result):
+        cells[f"found: {name}"] = _percent(counts[name].get("found_mean"))
+    for kind in SHOWN_KINDS:
+        cells[kind] = _percent(_mean_found(sets, tool, kind))
+    templates = [name for name, result in sets.items() if "mean_jaccard" in result]
+    cells["wrong"] = sum(
+        one["wrong"] - one["wrong_copies"]
+        for name, one in counts.items()
+        if one and name not in templates
+    )
+    for name in templates:
+        cells[f"{name} lost"] = counts[name].get("template_lost")
+    for name in (name for name, result in sets.items() if result["has_labels"]):
+        lost, contained = counts[name].get("pieces_lost"), counts[name].get("contained")
+        cells[f"{name}: pieces lost, contained"] = f"{_percent(lost, 2)}, {_percent(contained)}"
+    times = [
+        one["processor_seconds"] / _answers(sets[name])["fpstore"]["processor_seconds"]
+        for name, one in counts.items()
+        if one and "fpstore" in _answers(sets[name])
     ]
-    if not sets:
-        return []
-    head = ["kind", "J", "C", *tools]
-    lines = ["Found by kind, mean of the sets", "", _row(head), "|---" * len(head) + "|"]
+    cells["processor time, fpstore 1"] = f"{min(times):.2g} to {max(times):.2g}" if times else None
+    cells["MB, most"] = max(one["peak_megabytes"] for one in counts.values() if one)
+    return cells
+
+
+def _in_set(tool: str, counts: Mapping[str, Any]) -> Mapping[str, object]:
+    """Return the cells of a tool in the table of a set."""
+    cells: dict[str, object] = {
+        "tool": tool,
+        "removed": counts["removed"],
+        "wrong, of these copies": f"{counts['wrong']}, {counts['wrong_copies']}",
+        "contained": _percent(counts["contained"]),
+        "pieces lost": _percent(counts["pieces_lost"], 2),
+    }
+    if "other_label" in counts:
+        cells["other label"] = counts["other_label"]
+    if "found_mean" in counts:
+        found, gone = _percent(counts["found_mean"]), _percent(counts["gone_mean"])
+        cells["copies found, copy or original gone"] = f"{found}, {gone}"
+    return cells | {"processor s": counts["processor_seconds"], "MB": counts["peak_megabytes"]}
+
+
+def _answers(result: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Return the counts of the tools that answered."""
+    return {tool: counts for tool, counts in result["tools"].items() if isinstance(counts, dict)}
+
+
+def _value(sets: Mapping[str, Any], name: str, tool: str, field: str) -> Any:
+    return _answers(sets[name]).get(tool, {}).get(field)
+
+
+def _mean_found(sets: Mapping[str, Any], tool: str, kind: str) -> float | None:
+    """Return the share of copies of a kind that a tool found, the mean of the sets."""
+    found = [_answers(result).get(tool, {}).get("found", {}).get(kind) for result in sets.values()]
+    shares = [share for share in found if share is not None]
+    return fmean(shares) if shares else None
+
+
+def _kinds(sets: Mapping[str, Any], tools: Sequence[str]) -> list[Mapping[str, object]]:
+    """Return the rows of the table of the kinds of copies."""
+    planted = [result["planted"] for result in sets.values() if "planted" in result]
+    rows: list[Mapping[str, object]] = []
     for kind in (*CHANGES, RELEASE):
-        planted = [result["planted"][kind] for result in sets if kind in result["planted"]]
-        if not planted:
-            continue
-        cells: list[Any] = [kind]
-        cells += [
-            round(fmean(one[like] for one in planted), 2)
-            for like in ("mean_jaccard", "mean_containment")
-        ]
-        for tool in tools:
-            answers = [result["tools"].get(tool) for result in sets]
-            shares = [
-                one["found"][kind]
-                for one in answers
-                if isinstance(one, dict) and kind in one["found"]
-            ]
-            cells.append(_percent(fmean(shares)) if shares else "")
-        lines.append(_row(cells))
-    return [*lines, ""]
+        if alike := [kinds[kind] for kinds in planted if kind in kinds]:
+            found = {tool: _percent(_mean_found(sets, tool, kind)) for tool in tools}
+            j, c = (
+                fmean(one[name] for one in alike) for name in ("mean_jaccard", "mean_containment")
+            )
+            rows.append({"kind": kind, "J": f"{j:.2f}", "C": f"{c:.2f}"} | found)
+    return rows
 
 
-def _row(cells: Iterable[object]) -> str:
-    return f"| {' | '.join(map(str, cells))} |"
+def _rows(rows: Sequence[Mapping[str, object]]) -> list[str]:
+    """Return the lines of a table; a column without a value is left out."""
+    if not rows:
+        return []
+    heads = [head for head in rows[0] if any(row[head] is not None for row in rows)]
+    cells: list[list[object]] = [[*heads], *([row[head] for head in heads] for row in rows)]
+    lines = [
+        f"| {' | '.join('' if cell is None else str(cell) for cell in row)} |" for row in cells
+    ]
+    return [lines[0], "|---" * len(heads) + "|", *lines[1:]]
 
 
 def _percent(share: float | None, digits: int = 0) -> str:
     return "" if share is None else f"{share:.{digits}%}"
+
+
+if __name__ == "__main__":
+    print(table(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))["removal"]))

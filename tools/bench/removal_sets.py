@@ -252,7 +252,7 @@ def _licences(sample: _Sample) -> Rows:
     data = wheel("licensedcode-data==32.1.0", sample.folder) / "licensedcode/data"
     rows = []
     for path in [*sorted(data.glob("licenses/*.LICENSE")), *sorted(data.glob("rules/*.RULE"))]:
-        _, head, text = _read(path).split("---\n", 2)
+        _, head, text = re.split(r"^---\s*$", _read(path), maxsplit=2, flags=re.MULTILINE)
         label = re.search(r"^(?:key|license_expression): *(.+)$", head, re.MULTILINE)
         if label and sample.half(label[1]) and len(text.split()) >= _MIN_NOTICE:
             rows.append((text.strip(), label[1]))
@@ -367,7 +367,7 @@ def _made_words(rng: Random, count: int) -> str:
 def _pages(sample: _Sample) -> Rows:
     """Return pages of one template: two in every five words are facts of their own."""
     template, rng = _JOBS if sample.is_held_out else _SHOP, sample.rng
-    counts = {place: 3 + place % 5 for place, part in enumerate(template) if not part}
+    counts = {place: 2 + place % 5 for place, part in enumerate(template) if not part}
     texts = [
         "\n".join(part or _made_words(rng, counts[place]) for place, part in enumerate(template))
         for _ in range(300 if sample.is_smoke else 5000)

@@ -239,7 +239,7 @@ def removal(bench: Bench) -> Result:
             file.writelines(json.dumps({"text": text}) + "\n" for text in rows.texts)
         result = out["sets"][name] = judge.describe() | {"tools": {}}
         for tool in tools:
-            answer = _run(tool, path, [sys.executable, *options.python])
+            answer = run(tool, path, [sys.executable, *options.python])
             if isinstance(answer, str):
                 result["tools"][tool] = answer
                 continue
@@ -247,25 +247,25 @@ def removal(bench: Bench) -> Result:
                 "version": answer["version"],
                 "processor_seconds": round(answer["processor_seconds"], 2),
                 "peak_megabytes": answer["peak_bytes"] >> 20,
-            } | judge.judge(_pairs(answer))
+            } | judge.judge(pairs_of(answer))
         path.unlink()
     return out
 
 
-def _pairs(answer: Result) -> list[Pair]:
+def pairs_of(answer: Result) -> list[Pair]:
     """Return removed rows, each with its kept row, of the answer of a child process."""
     pairs: list[Pair] = [(row, kept) for kept, *others in answer["groups"] for row in others]
     return [*pairs, *((row, None) for row in answer["unnamed"])]
 
 
-def _run(tool: str, path: Path, interpreters: Sequence[str]) -> Result | str:
+def run(tool: str, path: Path, interpreters: Sequence[str]) -> Result | str:
     """Return the answer of a tool in a process of its own, or why there is none.
 
     Interpreters are asked in turn, until one has the package.
     """
     cleaner, settings = ("fpstore", SETTINGS[tool]) if tool in SETTINGS else (tool, {})
     missing = ""
-    for interpreter in interpreters:
+    for interpreter in interpreters[:1] if tool in SETTINGS else interpreters:
         command = [interpreter, "-P", "-m", "bench.cleaners", cleaner, str(path)]
         environment = os.environ | ONE_THREAD | {"PYTHONPATH": str(Path(__file__).parent.parent)}
         try:
@@ -323,7 +323,9 @@ def _over_all(sets: Mapping[str, Any], tool: str) -> Mapping[str, object]:
         cells[f"{name} lost"] = counts[name].get("template_lost")
     for name in (name for name, result in sets.items() if result["has_labels"]):
         lost, contained = counts[name].get("pieces_lost"), counts[name].get("contained")
-        cells[f"{name}: pieces lost, contained"] = f"{_percent(lost, 2)}, {_percent(contained)}"
+        cells[f"{name}: pieces lost, contained"] = (
+            None if contained is None else f"{_percent(lost, 2)}, {_percent(contained)}"
+        )
     times = [
         one["processor_seconds"] / _answers(sets[name])["fpstore"]["processor_seconds"]
         for name, one in counts.items()
@@ -377,7 +379,8 @@ def _kinds(sets: Mapping[str, Any], tools: Sequence[str]) -> list[Mapping[str, o
             j, c = (
                 fmean(one[name] for one in alike) for name in ("mean_jaccard", "mean_containment")
             )
-            rows.append({"kind": kind, "J": f"{j:.2f}", "C": f"{c:.2f}"} | found)
+            likeness: dict[str, object] = {"kind": kind, "J": f"{j:.2f}", "C": f"{c:.2f}"}
+            rows.append(likeness | found)
     return rows
 
 
@@ -393,8 +396,8 @@ def _rows(rows: Sequence[Mapping[str, object]]) -> list[str]:
     return [lines[0], "|---" * len(heads) + "|", *lines[1:]]
 
 
-def _percent(share: float | None, digits: int = 0) -> str:
-    return "" if share is None else f"{share:.{digits}%}"
+def _percent(share: float | None, digits: int = 0) -> str | None:
+    return None if share is None else f"{share:.{digits}%}"
 
 
 if __name__ == "__main__":

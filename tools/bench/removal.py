@@ -15,6 +15,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
+import signal
 import subprocess
 import sys
 import unicodedata
@@ -30,7 +32,8 @@ from bench.removal_sets import MADE, RELEASE, SETS, Plant, Rows, make
 
 MIN_J, MIN_C, CONTAINED = 0.5, 0.8, 0.95
 PAIRS_OF_TEMPLATE = 1000  # whose likeness is the template's
-MAX_SECONDS = 60  # of a tool and a set, by the clock
+MAX_SECONDS = 60  # of processor time, for a tool and a set
+MAX_WAIT_SECONDS = 3 * MAX_SECONDS  # by the clock
 
 #: The settings of `fpstore.dedup` that are measured, by their names in the report.
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -258,6 +261,11 @@ def pairs_of(answer: Result) -> list[Pair]:
     return [*pairs, *((row, None) for row in answer["unnamed"])]
 
 
+def _limit() -> None:
+    """Limit the processor time of this process, and of each process that it starts."""
+    resource.setrlimit(resource.RLIMIT_CPU, (MAX_SECONDS, MAX_SECONDS + 1))
+
+
 def run(tool: str, path: Path, interpreters: Sequence[str]) -> Result | str:
     """Return the answer of a tool in a process of its own, or why there is none.
 
@@ -268,20 +276,25 @@ def run(tool: str, path: Path, interpreters: Sequence[str]) -> Result | str:
     for interpreter in interpreters[:1] if tool in SETTINGS else interpreters:
         command = [interpreter, "-P", "-m", "bench.cleaners", cleaner, str(path)]
         environment = os.environ | ONE_THREAD | {"PYTHONPATH": str(Path(__file__).parent.parent)}
-        try:
-            done = subprocess.run(
-                [*command, json.dumps(settings)],
-                env=environment,
-                capture_output=True,
-                text=True,
-                timeout=MAX_SECONDS,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
+        with subprocess.Popen(
+            [*command, json.dumps(settings)],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            preexec_fn=_limit,
+        ) as process:
+            try:
+                printed, errors = process.communicate(timeout=MAX_WAIT_SECONDS)
+            except subprocess.TimeoutExpired:  # it waits for a child that was stopped
+                os.killpg(process.pid, signal.SIGKILL)
+                return f"more than {MAX_SECONDS} s"
+        if -process.returncode == signal.SIGXCPU or "SIGXCPU" in errors:
             return f"more than {MAX_SECONDS} s"
-        if done.returncode:
-            return f"failed: {done.stderr.strip().splitlines()[-1]}"
-        answer: Result = json.loads(done.stdout.splitlines()[-1])
+        if process.returncode:
+            return f"failed: {errors.strip().splitlines()[-1]}"
+        answer: Result = json.loads(printed.splitlines()[-1])
         if "missing" not in answer:
             return answer
         missing = answer["missing"]

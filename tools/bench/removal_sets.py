@@ -196,7 +196,7 @@ def _japanese(sample: _Sample) -> Rows:
     pages = corpora.pages("usr/share/man/ja/man*/*.gz")(debian(package, sample.folder))
     texts = [text.strip()[:_MAX_CHARS] for text in pages]
     return _planted(
-        sample, sample.rows([text for text in texts if len(text) >= corpora.MIN_CHARS], 800)
+        sample, sample.rows([text for text in texts if len(text) >= corpora.MIN_CHARS], 400)
     )
 
 
@@ -227,11 +227,7 @@ def _documentation(sample: _Sample) -> Rows:
     else:
         names, inner = ("django==4.2.16", "django==5.0.9", "django==5.1.3"), "docs"
     folders = [_only(sources(name, sample.folder)) / inner for name in names]
-    return _planted_releases(sample, folders, "*.txt" if inner == "docs" else "*.rst")
-
-
-def _planted_releases(sample: _Sample, folders: Sequence[Path], pattern: str) -> Rows:
-    return _releases(sample, folders, pattern, 300)
+    return _releases(sample, folders, "*.rst" if sample.is_held_out else "*.txt", 150)
 
 
 def _only(folder: Path) -> Path:
@@ -245,7 +241,7 @@ def _code(sample: _Sample) -> Rows:
     else:
         names, inner = ("networkx==3.1", "networkx==3.2.1", "networkx==3.3"), "networkx"
     folders = [wheel(name, sample.folder) / inner for name in names]
-    return _releases(sample, folders, "*.py", 400, is_code=True)
+    return _releases(sample, folders, "*.py", 200, is_code=True)
 
 
 def _licences(sample: _Sample) -> Rows:
@@ -256,7 +252,7 @@ def _licences(sample: _Sample) -> Rows:
         label = re.search(r"^(?:key|license_expression): *(.+)$", head, re.MULTILINE)
         if label and sample.half(label[1]) and len(text.split()) >= _MIN_NOTICE:
             rows.append((text.strip(), label[1]))
-    texts, labels = zip(*sample.rows(rows, 3000), strict=True)
+    texts, labels = zip(*sample.rows(rows, 2000), strict=True)
     return Rows(list(texts), list(labels))
 
 

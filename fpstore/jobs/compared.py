@@ -76,7 +76,7 @@ def compared_rows(
         keys = BandKeys(bands.number)
         spilled = SpilledNumbers(np.uint64)
     words = projection.width.words if fingerprints else 0
-    texts = TextSetsWriter() if sets else None
+    texts = TextSetsWriter(resources.memory) if sets else None
     hash_texts = (
         partial(fingerprinter.hashed_sets, fingerprints=fingerprints)
         if sets and fingerprinter is not None

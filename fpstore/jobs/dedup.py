@@ -371,7 +371,7 @@ def _decide_by_texts(
             fingerprints=False,
         )
         assert other.texts is not None
-        texts = texts.followed_by(other.texts)
+        texts = texts.followed_by(other.texts, resources.memory)
     connected = connect_by_overlaps(texts, job.rule, resources, searched)
     resources.report("comparing", 0)
     connected_members = members_in_sets(connected)[0]

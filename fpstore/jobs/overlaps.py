@@ -28,7 +28,8 @@ from fpstore.hashing.base import SAMPLES
 from fpstore.jobs.grouping import Numbers
 from fpstore.jobs.text_sets import Rule, TextSets
 
-LARGEST = 16  # texts of a list with which a text is paired
+LARGEST = 32
+LARGEST_CROWDED = 4  # of a list that is crowded for it
 MAX_ROWS = 1 << 31
 AT_ONCE = 1 << 21  # samples that are read together
 COMPARED_AT_ONCE = 1 << 16  # pairs
@@ -79,14 +80,18 @@ def pair_rows(rows: SizedRows) -> Pairs:
     """Return the pairs of each row with the first rows of its lists."""
     starts = np.repeat(rows.lims[:-1], np.diff(rows.lims))
     ranks = np.arange(len(rows.numbers)) - starts
-    places = [np.flatnonzero(ranks > turn) for turn in range(LARGEST)]
+    is_crowded = ranks > LARGEST
+    places = [
+        np.flatnonzero((ranks > turn) & (~is_crowded | (turn < LARGEST_CROWDED)))
+        for turn in range(LARGEST)
+    ]
     turns = np.repeat(np.arange(LARGEST), list(map(len, places)))
     smaller = np.concatenate(places)
     return Pairs(
         rows.numbers[smaller],
         rows.numbers[starts[smaller] + turns],
-        ranks[smaller] > LARGEST,
-        rows.numbers[ranks > LARGEST],
+        is_crowded[smaller],
+        rows.numbers[is_crowded],
     )
 
 

@@ -1,6 +1,6 @@
 """The texts of rows as sets of features, by which is decided which rows go.
 
-The sets lie in a temporary file: four bytes for each feature, about as many as the words.
+The sets may lie in a temporary file: four bytes for each feature, about as many as the words.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from fpstore.hashing.law import Reals
 USUAL_SIMILARITY, USUAL_CONTAINMENT = 0.7, 0.8
 LOSSLESS_CONTAINMENT = 0.95
 AT_ONCE = 1 << 22  # features that are copied together
+IN_MEMORY = 8  # the share of the memory budget up to which sets are in memory: one in so many
 NEVER = 2.0  # a share that no text reaches
 
 
@@ -77,9 +78,9 @@ class TextSets:
     def __len__(self) -> int:
         return len(self.sizes)
 
-    def followed_by(self, other: TextSets) -> TextSets:
-        """Return these sets with others behind them, in another temporary file."""
-        writer = TextSetsWriter()
+    def followed_by(self, other: TextSets, memory: int) -> TextSets:
+        """Return these sets with others behind them."""
+        writer = TextSetsWriter(memory)
         for texts in (self, other):
             for batch in spans(texts.lims, AT_ONCE):
                 span = slice(int(texts.lims[batch.start]), int(texts.lims[batch.stop]))
@@ -130,18 +131,32 @@ class TextSets:
 
 
 class TextSetsWriter:
-    """Collects sets of features in a temporary file."""
+    """Collects sets of features, in memory up to a bound, otherwise in a temporary file."""
 
-    def __init__(self) -> None:
-        self._features = SpilledNumbers(np.uint32)
+    def __init__(self, memory: int) -> None:
+        self._room = memory // IN_MEMORY
+        self._held: list[Counts] = []
+        self._spilled: SpilledNumbers | None = None
         self._columns: list[tuple[npt.NDArray[Any], ...]] = []
 
     def add(self, sets: FeatureSets, chars: Counts) -> None:
-        self._features.append(sets.features)
+        self._held.append(sets.features)
+        self._room -= sets.features.nbytes
         self._columns.append((sets.sizes, sets.digests, sets.samples, chars))
+        if self._room < 0 or self._spilled is not None:
+            self._spilled = self._spilled or SpilledNumbers(np.uint32)
+            for features in self._held:
+                self._spilled.append(features)
+            self._held = []
 
     def finish(self) -> TextSets:
-        return join_sets(self._features.finish(), self._columns)
+        features = (
+            np.concatenate([np.empty(0, np.uint32), *self._held])
+            if self._spilled is None
+            else self._spilled.finish()
+        )
+        self._held = []
+        return join_sets(features, self._columns)
 
 
 def join_sets(features: Counts, columns: list[tuple[npt.NDArray[Any], ...]]) -> TextSets:

@@ -75,7 +75,8 @@ def dedup(
         interface.
     output : path-like, optional
         Where to write the kept rows, with all columns and in the same order: lines byte by byte. It
-        must have the extension of the input; for a table, ``.parquet``. For several files or a
+        must have the extension of the input; for a table, ``.parquet``. Behind it, ``.gz``,
+        ``.zst``, ``.bz2`` or ``.xz`` says how lines are compressed. For several files or a
         folder, a path without an extension of a format is a new folder: the kept rows of each file,
         also if there are none, go to a file of the same name there, and threads write several files
         at once. For texts, a folder to copy the files to. The output appears complete or not at

@@ -145,7 +145,7 @@ def json_lines_writer(
     width, before = Width(bits), 0
     encode = json.JSONEncoder(ensure_ascii=False).encode
 
-    with Sink(output) as sink:
+    with Sink(output, packed=True) as sink:
 
         def put(record: dict[str, Any]) -> None:
             # A lone surrogate, as in the id of a wrong row, has the same form in JSON: \ud800.

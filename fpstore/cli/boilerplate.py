@@ -13,7 +13,7 @@ from fpstore.cli.output import print_table
 from fpstore.cli.outputs import OUTPUT, OUTPUT_IS_LAST, open_list
 from fpstore.cli.verb import Arguments, fail, verb
 from fpstore.errors import plural
-from fpstore.io.source import format_suffix
+from fpstore.io.source import format_by_name
 from fpstore.io.writers import forbidden_characters
 from fpstore.jobs.boilerplate import (
     PIECE_COLUMNS,
@@ -119,7 +119,7 @@ def boilerplate(args: Arguments) -> None:
 def _listings(args: Arguments) -> list[Listing]:
     if args.removed is None:
         return []
-    if forbidden_characters(format_suffix(args.removed).removeprefix(".")):
+    if forbidden_characters(format_by_name(args.removed)):
         fail(
             "--removed: the texts may have line breaks and tabs: name a .csv, .jsonl or .parquet "
             "file"

@@ -143,7 +143,7 @@ def _writer(args: Arguments) -> Iterator[Write]:
         yield lambda ids, matches: None
     elif is_json(args.output, args.as_json):
         encode = json.JSONEncoder(ensure_ascii=False).encode
-        with Sink(args.output) as sink:
+        with Sink(args.output, packed=True) as sink:
 
             def write_objects(ids: Any, matches: Matches) -> None:
                 for query, query_matches in zip(

@@ -249,7 +249,10 @@ TALK = (QUIET, NO_PROGRESS)
 RESULT = (*TALK, JSON)
 LIMITS = (THREADS, MEMORY)
 FORCE_OUTPUT = option("--force", "Replace the file of --output, if it exists.", into="overwrite")
-OUTPUT = output_option("Where to write: .tsv, .csv, .jsonl or .parquet.")
+OUTPUT = output_option(
+    "Where to write: .tsv, .csv, .jsonl or .parquet. With .gz or .zst behind it, lines are "
+    "compressed."
+)
 THRESHOLD_GUESS = {
     "--threshold": "--radius takes bits: MinHash().radius(0.8) in Python is the one for a Jaccard "
     "similarity of 0.8"

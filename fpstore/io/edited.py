@@ -56,7 +56,7 @@ def copy_edited(
     """Write some rows, which are all of a source, with the texts of a column as they are edited."""
     corpus.check_unchanged()
     flags = RowFlags(np.ones(rows.stop - rows.start, bool), progress)
-    with Sink(target) as sink:
+    with Sink(target, packed=isinstance(corpus, LineRows)) as sink:
         if isinstance(corpus, LineRows):
             _write_lines(corpus, column, edit, rows.start, flags, sink)
         else:

@@ -230,7 +230,7 @@ def counting_reader(
     with translate_storage_errors(name):
         head = stream.read(_HEAD_BYTES)
     kind = _compression_of(head)
-    named_packing = PACKED.get(PurePath(path).suffix.lower())
+    named_packing = compression_by_name(path)
 
     def read(size: int) -> bytes:
         nonlocal head
@@ -257,6 +257,31 @@ def _compression_of(head: bytes) -> str | None:
     if _BZIP2.match(head):
         return "bzip2"
     return "gzip" if head.startswith(_GZIP) else "xz" if head.startswith(_XZ) else None
+
+
+def compression_by_name(path: str | os.PathLike[str]) -> str | None:
+    """Return the compression that the extension of a path names; None if it names none."""
+    return PACKED.get(PurePath(path).suffix.lower())
+
+
+def compressor(kind: str) -> Any:
+    """Return an object that compresses one frame, with ``compress`` and ``flush``.
+
+    The same data give the same bytes: there are no times and names in them.
+    """
+    if kind == "zstandard":
+        import zstandard
+
+        return zstandard.ZstdCompressor(write_checksum=True).compressobj()
+    if kind == "bzip2":
+        from bz2 import BZ2Compressor
+
+        return BZ2Compressor()
+    if kind == "xz":
+        from lzma import LZMACompressor
+
+        return LZMACompressor()
+    return zlib.compressobj(wbits=_GZIP_BITS)
 
 
 def _frame_decompressor(kind: str) -> tuple[Callable[[], Any], tuple[type[Exception], ...]]:

@@ -271,7 +271,7 @@ class LineRows(RowFiles):
         """Write the header, if there is one, and the rows that are kept, byte for byte."""
         row_flags = RowFlags(flags, progress)
         self.check_unchanged()
-        with Sink(target) as sink:
+        with Sink(target, packed=True) as sink:
             sink.write(self.header_line)
             for parser, rows in self.kept_rows(row_flags):
                 sink.write(b"".join([self.output_line(parser, row) for row in rows]))

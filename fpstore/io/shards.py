@@ -17,7 +17,6 @@ from fpstore.base.resources import Resources
 from fpstore.disk.folders import new_folder, sync_folder
 from fpstore.disk.refusals import translate_refusals
 from fpstore.errors import InputError, plural
-from fpstore.io.files import inner_name
 from fpstore.io.lines import LineRows
 from fpstore.io.parquet import ParquetRows
 from fpstore.io.sink import Complete
@@ -42,14 +41,10 @@ def relative_path(sources: Sequence[Path], path: Path) -> Path:
 
 
 def shard_places(corpus: Shards) -> list[Path]:
-    """Return the place of each file in the new folder, without the extension of a compressed one.
-
-    InputError if two collide.
-    """
+    """Return the place of each file in the new folder; InputError if two collide."""
     paths: dict[Path, str] = {}
     for path in corpus.paths:
         place = relative_path(corpus.source_paths, Path(path))
-        place = place.with_name(inner_name(place))
         if place in paths:
             both = f"{printable(paths[place])} and {printable(path)}"
             raise InputError(

@@ -15,10 +15,11 @@ from fpstore.base.aliases import NamedColumns
 from fpstore.base.arguments import check_path, printable
 from fpstore.disk.folders import remove_abandoned, shorten_name, try_lock
 from fpstore.errors import InputError
-from fpstore.io.files import translate_storage_errors
+from fpstore.io.files import compression_by_name, compressor, translate_storage_errors
 
 # called with the temporary name of a complete file or folder, before it is renamed
 Complete = Callable[[Path], None]
+COMPRESSED_AT_ONCE = 1 << 18  # bytes
 
 
 class Sink:
@@ -27,16 +28,22 @@ class Sink:
     A path is written under a temporary name beside it and renamed by `commit`; devices and pipes
     are written directly. A stream is flushed, never closed. A text stream gets UTF-8 through its
     binary buffer if it has one. The start of a ``seekable`` sink can be overwritten at the end.
+
+    If it is ``packed``, a path whose extension names a compression is compressed so.
     """
 
-    def __init__(self, target: str | os.PathLike[str] | IO[Any]) -> None:
+    def __init__(self, target: str | os.PathLike[str] | IO[Any], packed: bool = False) -> None:
         self._temporary: Path | None = None
         self._encode = True
+        self._compressor: Any = None
+        self._waiting = bytearray()  # for the compressor
         if target == "-":
             target = sys.stdout
         if isinstance(target, str | os.PathLike):
             self.name = printable(os.fspath(target))
             self._owned = True
+            kind = compression_by_name(target) if packed else None
+            self._compressor = None if kind is None else compressor(kind)
             with self.errors():
                 self.file = self._open(check_path(target))
             return
@@ -78,7 +85,20 @@ class Sink:
             if not self._encode:
                 cast(IO[str], self.file).write(data.decode("utf-8"))
                 return
-            _write_all(self.file, data)
+            if self._compressor is None:
+                _write_all(self.file, data)
+                return
+            self._waiting += data
+            self._compress(len(self._waiting) // COMPRESSED_AT_ONCE * COMPRESSED_AT_ONCE)
+
+    def _compress(self, size: int) -> None:
+        """Compress waiting bytes in pieces that do not depend on how they were written."""
+        with memoryview(self._waiting) as waiting:
+            for start in range(0, size, COMPRESSED_AT_ONCE):
+                piece = waiting[start : min(start + COMPRESSED_AT_ONCE, size)]
+                _write_all(self.file, self._compressor.compress(piece))
+                piece.release()
+        del self._waiting[:size]
 
     def overwrite(self, data: bytes) -> None:
         """Replace the first bytes; only if `seekable`."""
@@ -88,7 +108,7 @@ class Sink:
             self.file.seek(0, os.SEEK_END)
 
     def flush(self) -> None:
-        """Let readers of a stream see the written rows."""
+        """Let readers of a stream see the written rows; of a compressed file, those of a block."""
         with self.errors():
             self.file.flush()
 
@@ -103,6 +123,10 @@ class Sink:
                 return
             if self.file.closed:
                 return
+            if self._compressor is not None:
+                self._compress(len(self._waiting))
+                _write_all(self.file, self._compressor.flush())
+                self._compressor = None
             self.file.flush()
             if self._temporary is None:
                 self.file.close()

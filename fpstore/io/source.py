@@ -36,7 +36,7 @@ from fpstore.io.digits import (
     signed_bits,
 )
 from fpstore.io.encodings import check_encoding
-from fpstore.io.files import FileState, InputFile, input_error
+from fpstore.io.files import FileState, InputFile, inner_name, input_error
 from fpstore.io.scores import rows_of_keys, score_key
 from fpstore.io.sink import Complete
 
@@ -126,14 +126,22 @@ class Projection:
 
 
 def format_suffix(path: str | os.PathLike[str]) -> str:
-    """Return the usual extension of the format of a path, or its own extension in lower case."""
-    suffix = PurePath(path).suffix.lower()
-    return f".{EXTENSIONS[suffix]}" if suffix in EXTENSIONS else suffix
+    """Return the usual extension of the format of a path, or its own extension in lower case.
+
+    Lines may be compressed: ``a.ndjson.gz`` has the format ``.jsonl``.
+    """
+    format_name = format_by_name(path)
+    return f".{format_name}" if format_name else PurePath(path).suffix.lower()
 
 
 def format_by_name(path: str | os.PathLike[str]) -> str:
-    """Return the format that the extension of a path names; nothing if it names none."""
-    return EXTENSIONS.get(PurePath(path).suffix.lower(), "")
+    """Return the format that the extension of a path names; nothing if it names none.
+
+    Behind the extension of a format of lines, another one may name a compression.
+    """
+    inner = inner_name(path)
+    format_name = EXTENSIONS.get(PurePath(inner).suffix.lower(), "")
+    return format_name if format_name in LINE_FORMATS or inner == PurePath(path).name else ""
 
 
 def column_problem(name: str, names: Sequence[str]) -> str:

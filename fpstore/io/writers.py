@@ -20,7 +20,7 @@ from fpstore.io.check import check_fingerprints, check_ids
 from fpstore.io.parquet import ParquetEncoder
 from fpstore.io.reader import check_format
 from fpstore.io.sink import Complete, Encoder, Sink
-from fpstore.io.source import FORMATS, Chunk
+from fpstore.io.source import FORMATS, LINE_FORMATS, Chunk
 
 ColumnKind = Literal["fingerprint", "distance", "share", "value", "text"]
 
@@ -214,7 +214,8 @@ def open_writer(
         output. A stream is flushed, not closed.
     format : str, optional
         "npy", "u32", "u64", "tsv", "csv", "txt", "jsonl" or "parquet"; by default from the
-        extension of the path, and "tsv" for a stream.
+        extension of the path, and "tsv" for a stream. Lines are compressed if ``.gz``, ``.zst``,
+        ``.bz2`` or ``.xz`` ends the path, as in ``a.jsonl.gz``.
     columns : sequence of str or mapping
         Column names in order. "fingerprint", "query", "a" and "b" hold fingerprints, "distance"
         holds distances, "share", "contained" and "similarity" hold shares (float; NaN is a null),
@@ -302,7 +303,7 @@ def open_writer(
         raise InputError(
             f"format {name} is binary, which a terminal does not show: name a file, or pipe it"
         )
-    sink = Sink(path_or_stream)
+    sink = Sink(path_or_stream, packed=name in LINE_FORMATS)
     try:
         if name == "npy" or name in RAW_BITS:
             encoder: Encoder = RawEncoder(sink, name == "npy", checked_width)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import cache, partial
 from hashlib import blake2b
 from itertools import pairwise
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from fpstore.api import open_store
@@ -187,7 +187,7 @@ def _list_uri(uri: str, many: bool, format_name: str | None = None) -> Iterator[
     if not top.endswith("/"):  # else it names a whole bucket
         parent = StoredPlace(top)
         if parent.size(folder_name) is not None:
-            yield parent, folder_name, inner_name(folder_name)
+            yield parent, folder_name, folder_name
             return
     hidden, names = HiddenNames(), list[str]()
     for name in place.names():
@@ -200,8 +200,7 @@ def _list_uri(uri: str, many: bool, format_name: str | None = None) -> Iterator[
         row_files(uri, names, format_name, lambda name: place.read(name, 0, HEAD_BYTES)),
         key=lambda name: name.split("/"),
     ):
-        output = str(PurePosixPath(name).with_name(inner_name(name)))
-        yield place, name, f"{folder_name}/{output}" if many else output
+        yield place, name, f"{folder_name}/{name}" if many else name
 
 
 def _specs(files: Iterable[File], format_name: str | None = None) -> list[InputSpec]:

@@ -8,7 +8,8 @@ task of *decide*; *list* writes the rows of a part.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from pathlib import Path, PurePosixPath
+from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ from fpstore.base.width import WIDTHS
 from fpstore.disk.refusals import translate_refusals
 from fpstore.io import open_writer
 from fpstore.io.arrow import import_pyarrow, is_text
+from fpstore.io.sink import Sink
+from fpstore.io.source import format_by_name, format_suffix
 from fpstore.io.writers import Writer
 from fpstore.jobs.evidence import FINGERPRINT_COLUMNS, TEXT_COLUMNS, written
 from fpstore.plans.shuffle import group_places, split_numbers
@@ -92,7 +95,7 @@ def write_list(
         tables.append(_near_rows(plan.result("hash", part), numbered[0].read("firsts")[part]))
     strings = {"rule", *numbered[0].facts["strings"]}
     with scratch_folder() as folder:
-        path = folder / f"list{PurePosixPath(list_path).suffix}"
+        path = folder / f"list{format_suffix(list_path)}"  # the blocks are not compressed
         with _open_list(path, columns) as file:
             for batch in _merge_rows(tables, columns, strings):
                 file.write(batch)
@@ -102,18 +105,27 @@ def write_list(
 def join_lists(path: Path, lists: Iterable[Pieces], columns: tuple[str, ...]) -> None:
     """Write the lists of all parts as one file, with the bytes of a list of one process."""
     if path.suffix.lower() == ".parquet":
-        with _open_list(path, columns, header=True) as file:
+        with _open_list(path, columns) as file:
             for batch in _batches(lists, import_pyarrow(str(path))):
                 file.write(batch)
         return
-    _open_list(path, columns, header=True).close()
-    with translate_refusals(path), path.open("ab") as joined:
+    with translate_refusals(path), Sink(path, packed=True) as joined:
+        joined.write(_header(path, columns))
         for pieces in lists:
-            joined.writelines(pieces.blocks())
+            for block in pieces.blocks():
+                joined.write(block)
 
 
-def _open_list(path: Path, columns: tuple[str, ...], header: bool = False) -> Writer:
-    return open_writer(path, columns=columns, width=WIDTHS[-1], header=header)
+def _header(path: Path, columns: tuple[str, ...]) -> bytes:
+    """Return the line of column names that begins a list."""
+    stream = BytesIO()
+    name = format_by_name(path)
+    open_writer(stream, format=name, columns=columns, width=WIDTHS[-1], header=True).close()
+    return stream.getvalue()
+
+
+def _open_list(path: Path, columns: tuple[str, ...]) -> Writer:
+    return open_writer(path, columns=columns, width=WIDTHS[-1])
 
 
 def _removed_rows(numbered: Pieces, decided: Pieces, part: int) -> dict[str, Any]:

@@ -31,6 +31,13 @@ PACKED = {
     ".bz2": bz2.compress,
     ".xz": lzma.compress,
 }
+UNPACKED = {
+    "": bytes,
+    ".gz": gzip.decompress,
+    ".zst": lambda data: zstandard.ZstdDecompressor().decompressobj().decompress(data),
+    ".bz2": bz2.decompress,
+    ".xz": lzma.decompress,
+}
 
 
 @pytest.mark.parametrize("packing", list(PACKED))
@@ -41,10 +48,12 @@ def test_names_of_json_lines(tmp_path, extension, packing):
     path.write_bytes(PACKED[packing](LINES))
     fpstore.dedup(path.parent, tmp_path / "out", text="text")
     (written,) = (tmp_path / "out").iterdir()
-    assert written.name == f"train{extension}"
-    assert written.read_bytes().splitlines() == LINES.splitlines()[:2]
-    fpstore.dedup(path, tmp_path / f"one{extension}", text="text")
-    assert (tmp_path / f"one{extension}").read_bytes() == written.read_bytes()
+    assert written.name == f"train{extension}{packing}"
+    assert UNPACKED[packing](written.read_bytes()).splitlines() == LINES.splitlines()[:2]
+    for other in PACKED:
+        fpstore.dedup(path, one := tmp_path / f"one{extension}{other}", text="text")
+        assert UNPACKED[other](one.read_bytes()).splitlines() == LINES.splitlines()[:2]
+        assert other != packing or one.read_bytes() == written.read_bytes()
     fpstore.dedup(tmp_path / "k", tmp_path / "out", text="text", overwrite=True)
 
 

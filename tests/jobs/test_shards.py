@@ -119,16 +119,21 @@ def test_names_in_the_new_folder(tmp_path):
     packed.write_bytes(gzip.compress(paths[0].read_bytes()))
     # of the two of one name, the one in the folder is given below
     files = [packed, *paths[1:2], *paths[3:]]
+    same = [tmp_path / name / "a.jsonl" for name in "cd"]
+    for path in same:
+        write(path, [])
     with pytest.raises(
-        InputError, match=r"a\.jsonl\.gz and .*a\.jsonl would both be written to a\.jsonl: "
+        InputError, match=r"c/a\.jsonl and .*d/a\.jsonl would both be written to a\.jsonl: "
     ):
-        fpstore.dedup([packed, *paths[1:]], tmp_path / "clean", fingerprint="h", radius=0)
+        fpstore.dedup(same, tmp_path / "clean", fingerprint="h", radius=0)
     fpstore.dedup(files, tmp_path / "clean", fingerprint="h", radius=0)
-    assert sorted(found_in(tmp_path / "clean")) == sorted(
-        path.name.removesuffix(".gz") for path in files
+    assert sorted(path.name for path in (tmp_path / "clean").iterdir()) == sorted(
+        path.name for path in files
     )
+    with gzip.open(tmp_path / "clean" / packed.name) as lines:
+        assert [json.loads(line)["n"] for line in lines] == wanted[paths[0].name]
     shutil.move(tmp_path / "crawl" / "deep", tmp_path / "other")
-    paths[0].unlink()
+    packed.unlink()
     fpstore.dedup(
         [tmp_path / "crawl", tmp_path / "other"], tmp_path / "two", fingerprint="h", radius=0
     )

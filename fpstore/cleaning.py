@@ -82,7 +82,8 @@ def dedup(
         at once. For texts, a folder to copy the files to. The output appears complete or not at
         all.
     text : str, sequence of str, mapping of str to int, or bool
-        The column of texts to hash; several columns, with weights or without, as for
+        The column of texts to hash, or a field in a struct or in a JSON object, as
+        ``"doc.text"``; several columns, with weights or without, as for
         :class:`fpstore.hashing.TextReader`; or True: see ``source``.
     fingerprint : str
         The column of fingerprints, instead of texts: integers, hexadecimal digits, or bytes.

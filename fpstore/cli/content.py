@@ -153,7 +153,8 @@ def read_unweighted_columns(
 
 TEXT_FIELD = option(
     "--text-field NAME[=WEIGHT]",
-    "Column or JSON field of texts to hash. If there are several, each counts by its weight, a "
+    "Column or JSON field of texts to hash; doc.text is a field in another one. If there are "
+    "several, each counts by its weight, a "
     "whole number, by default 1.",
     multiple=True,
     callback=read_columns,

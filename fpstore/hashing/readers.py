@@ -210,9 +210,11 @@ class TextReader(HashingReader):
     fingerprinter : Fingerprinter
         A fingerprinter of texts, such as `SimHash`, or `Fields`.
     text : str, sequence of str, or mapping of str to int
-        The column or JSON field of the texts. Or several with weights, as in ``{"title": 4, "text":
-        1}``: `Fields` makes the fingerprints. Names without weights have the weight 1, or the
-        weights of ``fingerprinter`` if it is `Fields`. A single column needs no weight.
+        The column or JSON field of the texts; ``"doc.text"`` is a field in a struct or in an
+        object. A row of JSON without the field has a null there. Or several with weights, as in
+        ``{"title": 4, "text": 1}``: `Fields` makes the fingerprints. Names without weights have the
+        weight 1, or the weights of ``fingerprinter`` if it is `Fields`. A single column needs no
+        weight.
     id : str, optional
         The column of the ids, strings or integers. By default the id is the number of the row,
         counted from ``first_row`` over all files, with the rows that are left out.

@@ -65,15 +65,13 @@ def with_texts(batch: Any, column: str, texts: list[str | None], flags: Flags, s
     """Return the flagged rows of a record batch, cast to a schema, with new texts in a column."""
     import pyarrow
 
-    index, plain = (
-        batch.schema.get_field_index(column),
-        batch.cast(_schema_without_views(batch.schema)),
+    plain, path = batch.cast(_schema_without_views(batch.schema)), field_path(schema, column)
+    index = batch.schema.get_field_index(path[0])
+    new = _with_values(
+        plain.column(index), path[1:], pyarrow.array(texts, plain_type(find_column(schema, column)))
     )
-    field = schema.field(column)
-    return align_to_schema(
-        filter_rows(plain.set_column(index, field, pyarrow.array(texts, field.type)), flags),
-        schema,
-    )
+    field = schema.field(path[0]).with_type(new.type)
+    return align_to_schema(filter_rows(plain.set_column(index, field, new), flags), schema)
 
 
 def common_type(column_types: Iterable[Any]) -> Any:
@@ -258,13 +256,102 @@ def without_views(schema: Any) -> Any:
 
 
 def find_column(schema: Any, name: str) -> Any:
-    """Return the type of a column.
+    """Return the type of a column, or of a field in a struct.
 
     InputError if there is none or several of the name, with the names of some columns.
     """
-    if problem := column_problem(name, schema.names):
+    if len(path := field_path(schema, name)) > 1:
+        return _field_at(schema, path).type
+    if problem := column_problem(name, schema.names, list(_inner_names(schema))):
         raise InputError(problem)
     return schema.field(name).type
+
+
+def field_path(fields: Any, name: str) -> list[str]:
+    """Return the names of a column, of the struct in it, and so on, up to the field of a name.
+
+    ``fields`` is a schema or a struct. The list is empty if there is no such field.
+    """
+    from pyarrow import types
+
+    names = [field.name for field in fields]
+    if name in names:
+        return [name]
+    outer, dot, inner = name.partition(".")
+    if not dot or names.count(outer) != 1 or not types.is_struct(fields.field(outer).type):
+        return []
+    path = field_path(fields.field(outer).type, inner)
+    return [outer, *path] if path else []
+
+
+def _field_at(fields: Any, path: Sequence[str]) -> Any:
+    field = fields.field(path[0])
+    return field if len(path) == 1 else _field_at(field.type, path[1:])
+
+
+def _inner_names(fields: Any, prefix: str = "") -> Iterator[str]:
+    """Yield the names of the fields in structs."""
+    from pyarrow import types
+
+    for field in fields:
+        if prefix:
+            yield f"{prefix}{field.name}"
+        if types.is_struct(field.type):
+            yield from _inner_names(field.type, f"{prefix}{field.name}.")
+
+
+def fields_schema(schema: Any, names: Sequence[str]) -> Any:
+    """Return a schema with a column for each field in a struct that is named."""
+    for name in names:
+        if len(path := field_path(schema, name)) > 1:
+            schema = schema.append(_field_at(schema, path).with_name(name).with_nullable(True))
+    return schema
+
+
+def read_fields(batch: Any, names: Sequence[str]) -> Any:
+    """Return some columns of a record batch, and fields in structs as columns."""
+    import pyarrow
+    from pyarrow import compute
+
+    columns = list[Any]()
+    for name in names:
+        outer, *inner = field_path(batch.schema, name)
+        column = batch.column(outer)
+        columns.append(compute.struct_field(column, inner) if inner else column)
+    fields = fields_schema(batch.schema, names)
+    return pyarrow.RecordBatch.from_arrays(
+        columns, schema=pyarrow.schema([fields.field(name) for name in names])
+    )
+
+
+def with_field_type(fields: Any, path: Sequence[str], field_type: Any) -> Any:
+    """Return a schema or a struct in which a field has another type."""
+    import pyarrow
+
+    field = fields.field(path[0])
+    if len(path) > 1:
+        field_type = with_field_type(field.type, path[1:], field_type)
+    changed = [field.with_type(field_type) if f.name == field.name else f for f in fields]
+    if isinstance(fields, pyarrow.Schema):
+        return pyarrow.schema(changed, fields.metadata)
+    return pyarrow.struct(changed)
+
+
+def _with_values(column: Any, path: Sequence[str], values: Any) -> Any:
+    """Return an array of structs in which a field has other values."""
+    import pyarrow
+
+    if not path:
+        return values
+    fields = list(column.type)
+    columns = [column.field(number) for number in range(len(fields))]
+    place = [field.name for field in fields].index(path[0])
+    columns[place] = _with_values(columns[place], path[1:], values)
+    return pyarrow.StructArray.from_arrays(
+        columns,
+        fields=[field.with_type(inner.type) for field, inner in zip(fields, columns, strict=True)],
+        mask=column.is_null(),
+    )
 
 
 class ArrowColumns:

@@ -13,12 +13,17 @@ import numpy as np
 from fpstore.base.aliases import Flags, Progress
 from fpstore.io.arrow import (
     cut_pieces,
+    field_path,
+    find_column,
     import_pyarrow,
     parquet_schema,
     plain_type,
+    read_fields,
     to_plain,
+    with_field_type,
     with_texts,
 )
+from fpstore.io.fields import field_reader
 from fpstore.io.lines import LineRows, Row
 from fpstore.io.parquet import BATCH_BYTES, ParquetRows, TableRows, write_batches
 from fpstore.io.sink import Complete, Sink
@@ -83,8 +88,8 @@ def write_table(table: Any, target: Any, complete: Complete | None = None) -> No
 def edited_schema(corpus: ParquetRows | TableRows, column: str) -> Any:
     """Return the schema of the copy: the column of texts has no dictionary."""
     schema = parquet_schema(corpus.schema)
-    index = schema.names.index(column)
-    return schema.set(index, schema.field(index).with_type(plain_type(schema.field(index).type)))
+    column_type = plain_type(find_column(schema, column))
+    return with_field_type(schema, field_path(schema, column), column_type)
 
 
 def edit_batches(
@@ -103,7 +108,7 @@ def edit_batches(
         if flags is not None:
             flags.take(batch.num_rows)
         for _, piece in cut_pieces(batch, BATCH_BYTES):
-            texts = to_plain(piece.column(piece.schema.get_field_index(column))).to_pylist()
+            texts = to_plain(read_fields(piece, [column]).column(0)).to_pylist()
             stays = np.ones(len(texts), bool)
             for place in np.flatnonzero(
                 edit.changed_rows(slice(first, first + len(texts)))
@@ -120,10 +125,11 @@ def _write_lines(
     corpus: LineRows, column: str, edit: Edit, first: int, flags: RowFlags, sink: Sink
 ) -> None:
     sink.write(corpus.header_line)
+    read_text = field_reader(column)
     for parser, lines in corpus.kept_rows(flags):
         written: list[Row | None] = list(lines)
         for place in np.flatnonzero(edit.changed_rows(slice(first, first + len(lines)))).tolist():
-            before = parser.fields(lines[place]).get(column)
+            before = read_text(parser.fields(lines[place]))
             text = edit.edit_text(first + place, before)
             if text is None:
                 written[place] = None

@@ -11,7 +11,7 @@ import os
 import re
 import select
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from decimal import Decimal, DecimalException
@@ -22,10 +22,12 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from fpstore.base.aliases import Flags, Progress
+from fpstore.base.diagnostics import notify
 from fpstore.base.keywords import keyword
 from fpstore.base.resources import parse_memory
 from fpstore.errors import InputError, show
 from fpstore.io.encodings import transcoded
+from fpstore.io.fields import MAX_NAMES, field_names, field_reader, has_field, names_here
 from fpstore.io.files import (
     InputFile,
     error_location,
@@ -51,6 +53,7 @@ from fpstore.io.source import (
 BLOCK_BYTES = 1 << 20  # in one read
 # the limit of a line: these bytes or, if that is more, this part of the memory
 LINE_BYTES, LINE_SHARE = 16 << 20, 8
+NAMED_ROWS = 100  # of a block, whose fields a message may name
 _BLANK = b" \t\r\n"
 _GAP = re.compile(r"[ \t\r\n]*")  # between the parts of JSON
 _DECODERS = json.JSONDecoder(), json.JSONDecoder(parse_float=Decimal)
@@ -95,8 +98,9 @@ class LineParser(ABC):
 
     def __init__(self, name: str) -> None:
         self.name = name
-        # columns of texts that a row has had, if there are several
-        self.present_columns = set[str]()
+        self.present_columns = set[str]()  # that a row has had, where rows may lack some
+        self.other_columns = dict[str, None]()  # of rows without a column that is read
+        self.needs_all = False  # whether a row that lacks a column is wrong
 
     def blocks(self, blocks: Iterable[tuple[bytes, int]]) -> Iterator[tuple[bytes, int]]:
         """Yield blocks of whole rows below the header, and the number of the first line of each."""
@@ -187,11 +191,8 @@ class LineRows(RowFiles):
         self, projection: Projection, rule: IdRule | None = None, skipped: int = 0
     ) -> Iterator[Batch]:
         self.bytes_done, skip = 0, Skip(skipped)
-        self.absent = (
-            set(projection.text)
-            if isinstance(projection.text, tuple) and self.typed and not skipped
-            else set()
-        )
+        absent = AbsentColumns(projection if self.typed and not skipped else Projection())
+        self.absent, self.lacks_columns = absent.texts, bool(absent.columns)
         self.rows_of_files = []
         for file in self.files:
             parser, count, remaining_before = self._parser(file.name), 0, skip.remaining
@@ -199,9 +200,13 @@ class LineRows(RowFiles):
                 for batch in self._parse_block(parser, block, first, projection, rule, skip):
                     count += len(batch.flags)
                     yield batch
-                self.absent = self.absent - parser.present_columns if self.absent else ()
+                if absent.columns:
+                    absent.update(parser)
+                    self.absent, self.lacks_columns = absent.texts, bool(absent.problem())
             self.rows_of_files.append(remaining_before - skip.remaining + count)
         skip.finish()
+        if not self.is_part and any(self.rows_of_files) and (problem := absent.problem()):
+            raise InputError(f"{self.label}: {problem}")
 
     def single_file(self, number: int) -> LineRows:
         """Return one of the files as a source of its own."""
@@ -235,7 +240,7 @@ class LineRows(RowFiles):
             if parser.header is not None:
                 return name in parser.header.cells
             if first_row is not None:
-                return name in parser.fields(first_row)
+                return has_field(parser.fields(first_row), name)
         return False
 
     def _all_columns(self) -> Sequence[str]:
@@ -295,7 +300,7 @@ class LineRows(RowFiles):
 
         With a projection, the header must have its columns.
         """
-        parser.limit = self._limit
+        parser.limit, parser.needs_all = self._limit, self.unbuffered
         lines = line_blocks(
             file,
             self._count,
@@ -371,7 +376,9 @@ def _omitted_row(
     value = None
     with suppress(InputError):
         value = (
-            id_or_none(parser.fields(row).get(projection.id)) if projection.id is not None else None
+            id_or_none(field_reader(projection.id)(parser.fields(row)))
+            if projection.id is not None
+            else None
         )
     texts: list[Any] | None = [] if projection.texts else None
     return Batch(
@@ -500,7 +507,9 @@ class JsonLines(LineParser):
     def with_field(self, row: Row, name: str, text: str) -> Row:
         """Return the line with another string in a field; it is escaped as the one before was."""
         line = row.raw.decode("utf-8")
-        start, end = _value_span(line, name)
+        span = _value_span(line, name)
+        assert span is not None
+        start, end = span
         is_ascii = line[start:end].isascii()
         with suppress(UnicodeEncodeError):  # a lone surrogate, which only an escape writes
             return row._replace(
@@ -515,37 +524,90 @@ class JsonLines(LineParser):
     ) -> Batch:
         self._began = True
         row_error, texts = self.row_error(lines), projection.texts
-        columns = {name: [row.get(name) for row in rows] for name in projection.names}
+        columns = {name: list(map(field_reader(name), rows)) for name in projection.names}
         if projection.id is not None and projection.optional_id and rule is not None:
-            has_ids = [projection.id in row for row in rows]
+            has_ids = [has_field(row, projection.id) for row in rows]
             rule.expect_each(has_ids, row_error)
             if not has_ids[0]:
                 del columns[projection.id]
                 projection = replace(projection, id=None)
+        strict = {projection.fingerprint, projection.id} if projection.strict else set()
         for name, values in columns.items():
+            if None not in values:
+                self.present_columns.add(name)
+                continue
             enough = texts if name in texts else (name,)
-            if None in values:  # null is a value, and a name that was mistyped is not
+            if self.needs_all or name in strict:
                 for place, row in enumerate(rows):
-                    if not any(field in row for field in enough):
-                        lacking = (
-                            f"the field {show(name)} is"
-                            if len(enough) == 1
-                            else f"the fields {', '.join(enough)} are"
-                        )
-                        present = (
-                            f"fields here: {', '.join(map(show, list(row)[:8]))}"
-                            if row
-                            else "the object is empty"
-                        )
+                    if not any(has_field(row, field) for field in enough):
                         texts_too = (
                             f"; {keyword('text')} names the texts"
                             if name == projection.fingerprint
                             else ""
                         )
-                        raise row_error(place, f"{lacking} missing ({present}{texts_too})")
-            if len(texts) > 1 and any(name in row for row in rows):
+                        raise row_error(place, f"{_missing_fields(enough, row)}{texts_too})")
+            if any(has_field(row, name) for row in rows):
                 self.present_columns.add(name)
+            elif len(self.other_columns) < MAX_NAMES:
+                named = rows[:NAMED_ROWS]
+                inner = chain.from_iterable(map(field_names, named))
+                self.other_columns.update(dict.fromkeys(chain(chain.from_iterable(named), inner)))
         return batch_of_values(columns, projection, rule, row_error)
+
+
+def _missing_fields(names: Sequence[str], row: Mapping[str, Any]) -> str:
+    """Return that a row lacks fields, and the beginning of the list of those it has."""
+    lacking = (
+        f"the field {show(names[0])} is"
+        if len(names) == 1
+        else f"the fields {', '.join(names)} are"
+    )
+    if not row:
+        return f"{lacking} missing (the object is empty"
+    shown = list(map(show, row))
+    return f"{lacking} missing ({names_here('fields', names[0], shown, field_names(row))}"
+
+
+class AbsentColumns:
+    """The columns that no row has had so far, in a format whose rows may lack some.
+
+    A row without a field has a null there, but a name that no row has was mistyped.
+    """
+
+    def __init__(self, projection: Projection) -> None:
+        optional = {projection.id} if projection.optional_id else set()
+        self._groups = [
+            *([projection.texts] if projection.texts else []),
+            *((name,) for name in projection.names if name not in {*projection.texts, *optional}),
+        ]
+        self._several = projection.texts if len(projection.texts) > 1 else ()
+        self.columns = set(chain.from_iterable(self._groups))
+        self._others = dict[str, None]()
+        self._noted = False
+
+    @property
+    def texts(self) -> list[str]:
+        """The columns of texts among several."""
+        return [name for name in self._several if name in self.columns]
+
+    def update(self, parser: LineParser) -> None:
+        """Note the columns of a block; report once if there is more to read, and one is missing."""
+        problem = "" if self._noted or not self._others else self.problem()
+        self.columns -= parser.present_columns
+        self._others.update(parser.other_columns)
+        if problem and self.problem():
+            notify(f"{parser.name}: {problem} so far")
+        self._noted = self._noted or bool(problem)
+
+    def problem(self) -> str:
+        """Return which columns no row has; of several texts, one is enough."""
+        group = next((group for group in self._groups if self.columns.issuperset(group)), None)
+        if group is None:
+            return ""
+        noun = "field" if len(group) == 1 else "fields"
+        names = " or ".join(map(show, group))
+        here = names_here("fields", group[0], list(self._others), self._others)
+        return f"no row has the {noun} {names} ({here})"
 
 
 def _json_problem(begin: bytes) -> str | None:
@@ -564,19 +626,29 @@ def _json_problem(begin: bytes) -> str | None:
     return None
 
 
-def _value_span(line: str, name: str) -> tuple[int, int]:
-    """Return the bounds of a field's value in the JSON of an object; the last field counts."""
-    span, at = (0, 0), _skip_blanks(line, _skip_blanks(line, 0) + 1)
+def _value_span(line: str, name: str, start: int = 0) -> tuple[int, int] | None:
+    """Return the bounds of a field's value in the JSON of an object; the last field counts.
+
+    None if there is no such field.
+    """
+    whole: tuple[int, int] | None = None
+    outer_name, _, inner_name = name.partition(".")
+    outer: int | None = None
+    at = _skip_blanks(line, _skip_blanks(line, start) + 1)
     while line[at] != "}":
         key, at = _DECODERS[0].raw_decode(line, at)
-        start = _skip_blanks(line, _skip_blanks(line, at) + 1)  # behind the colon
-        _, end = _DECODERS[0].raw_decode(line, start)
+        value = _skip_blanks(line, _skip_blanks(line, at) + 1)  # behind the colon
+        _, end = _DECODERS[0].raw_decode(line, value)
         if key == name:
-            span = start, end
+            whole = value, end
+        elif key == outer_name and inner_name:
+            outer = value
         at = _skip_blanks(line, end)
         if line[at] == ",":
             at = _skip_blanks(line, at + 1)
-    return span
+    if whole is not None or outer is None or line[outer] != "{":
+        return whole
+    return _value_span(line, inner_name, outer)
 
 
 def _skip_blanks(line: str, at: int) -> int:

@@ -19,6 +19,8 @@ from fpstore.io.arrow import (
     common_type,
     cut_pieces,
     distance_type,
+    field_path,
+    fields_schema,
     filter_rows,
     find_column,
     fingerprint_array,
@@ -27,6 +29,7 @@ from fpstore.io.arrow import (
     kinds_of_numbers,
     parquet_schema,
     promoted_schema,
+    read_fields,
     type_conflict_error,
     unified_schema,
     value_bytes,
@@ -190,7 +193,7 @@ class ParquetRows(RowFiles):
         InputError for one that is missing, or has a type that it cannot have.
         """
         if projection.optional_id:
-            has_ids = any(projection.id in schema.names for schema in self.distinct_schemas)
+            has_ids = self.has_column(str(projection.id))
             projection = replace(
                 projection, id=projection.id if has_ids else None, optional_id=False
             )
@@ -198,13 +201,14 @@ class ParquetRows(RowFiles):
         return projection
 
     def has_column(self, name: str) -> bool:
-        return any(name in schema.names for schema in self.distinct_schemas)
+        return any(field_path(schema, name) for schema in self.distinct_schemas)
 
     def batches(
         self, projection: Projection, rule: IdRule | None = None, skipped: int = 0
     ) -> Iterator[Batch]:
         columns, promoted = self._columns(projection)
         for name, done, batch in self.record_batches(projection.names, skipped):
+            batch = read_fields(batch, projection.names)
             for start, piece in cut_pieces(batch, PART_BYTES):
                 with self._translate_errors(name):
                     rows = columns[name].rows(with_types(piece, promoted), name, done + start, rule)
@@ -249,8 +253,9 @@ class ParquetRows(RowFiles):
         for name, schema in zip(self.names, self.schemas, strict=True):
             if id(schema) not in readers:
                 with error_location(name):
+                    fields = fields_schema(without_views(schema), projection.names)
                     readers[id(schema)] = ArrowColumns(
-                        promoted_schema(without_views(schema), promoted), projection
+                        promoted_schema(fields, promoted), projection
                     )
             columns[name] = readers[id(schema)]
         return columns, promoted
@@ -347,14 +352,16 @@ class TableRows(RowSource):
         with self._stream() as stream:
             for name in projection.names:
                 find_column(stream.schema, name)
+            schema = fields_schema(stream.schema, projection.names)
             columns = ArrowColumns(
                 without_views(
-                    self._arrow.schema([stream.schema.field(name) for name in projection.names])
+                    self._arrow.schema([schema.field(name) for name in projection.names])
                 ),
                 projection,
             )
             for record_batch in stream:
-                for start, piece in cut_pieces(record_batch.select(projection.names), PART_BYTES):
+                fields = read_fields(record_batch, projection.names)
+                for start, piece in cut_pieces(fields, PART_BYTES):
                     yield columns.rows(piece, self.names[0], done + start, rule)
                 done += record_batch.num_rows
                 self.bytes_done = (self.bytes_total or 0) * done // max(self.rows or 0, 1)

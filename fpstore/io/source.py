@@ -19,7 +19,7 @@ from fpstore.base.aliases import Flags, Progress, Words
 from fpstore.base.keywords import keyword
 from fpstore.base.strings import StringColumn
 from fpstore.base.width import WIDTH_64, Width
-from fpstore.errors import InputError, plural, shorten, show
+from fpstore.errors import InputError, plural, show
 from fpstore.io.check import (
     check_fingerprint,
     check_fingerprints,
@@ -36,6 +36,7 @@ from fpstore.io.digits import (
     signed_bits,
 )
 from fpstore.io.encodings import check_encoding
+from fpstore.io.fields import names_here
 from fpstore.io.files import FileState, InputFile, inner_name, input_error
 from fpstore.io.scores import rows_of_keys, score_key
 from fpstore.io.sink import Complete
@@ -144,15 +145,17 @@ def format_by_name(path: str | os.PathLike[str]) -> str:
     return format_name if format_name in LINE_FORMATS or inner == PurePath(path).name else ""
 
 
-def column_problem(name: str, names: Sequence[str]) -> str:
-    """Return why a name is not the name of one of some columns; nothing if it is."""
+def column_problem(name: str, names: Sequence[str], inner_names: Sequence[str] = ()) -> str:
+    """Return why a name is not the name of one of some columns; nothing if it is.
+
+    ``inner_names`` are the names of fields inside of columns.
+    """
     count = names.count(name)
+    if count == 1:
+        return ""
     noun = "no column" if count == 0 else f"{count} columns"
-    return (
-        ""
-        if count == 1
-        else f"{noun} named {name!r} (columns here: {', '.join(map(shorten, names[:8]))})"
-    )
+    near = () if count else (*names, *inner_names)
+    return f"{noun} named {name!r} ({names_here('columns', name, names, near)})"
 
 
 def select_ids(ids: IdColumn, rows: slice | Flags) -> IdColumn:
@@ -326,6 +329,9 @@ class RowSource(ABC):
     unbuffered = False  # rows are wanted as they come
     # columns of texts that no row has had so far, if there are several: rows of JSON may lack some
     absent: Collection[str] = ()
+    # whether no row so far has had a column that is read, in a format whose rows may lack some
+    lacks_columns = False
+    is_part = False  # of other rows, which may have the fields that no row here has
     forbidden_in_ids = ""  # characters that no list of the output can hold
     tagged = False  # most of the first texts look like pages of HTML, and are taken as plain texts
     # pages that the reading under way compares by their whole texts, as their main texts are too

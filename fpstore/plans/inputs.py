@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import replace
 from functools import cache, partial
 from hashlib import blake2b
@@ -319,8 +319,18 @@ def count_rows(specs: Sequence[InputSpec], projection: Projection, encoding: str
         with open_input(largest, encoding) as corpus:
             corpus.resolve_columns(projection)
             if largest.groups is None:
+                _check_fields(corpus, projection)
                 return estimate_rows(corpus, projection, sum(spec.bytes for spec in specs))
     return sum(sum(spec.groups or ()) for spec in specs)
+
+
+def _check_fields(corpus: Shards, projection: Projection) -> None:
+    """Raise InputError if no row of a file has a field that is read; read until some have it."""
+    corpus.is_part = False
+    with closing(corpus.batches(projection)) as batches:  # type: ignore[type-var]  # a generator
+        for _ in batches:
+            if not corpus.lacks_columns:
+                return
 
 
 def align_scores(projection: Projection, specs: Sequence[InputSpec]) -> Projection:
@@ -380,6 +390,7 @@ def open_part(specs: Sequence[InputSpec], part: Part, encoding: str | None) -> I
         assert isinstance(corpus, Shards)
         if isinstance(corpus, ParquetRows) and part.end:
             corpus = corpus.row_groups(part.first, part.end)
+        corpus.is_part = True
         yield corpus
 
 

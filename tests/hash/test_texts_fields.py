@@ -346,7 +346,7 @@ def test_a_field_that_no_row_has_is_told(tmp_path, monkeypatch):
     assert run("dedup", path, "clean.jsonl", *mistyped).stderr == expected
     assert run("build", "q.fps", path, *OPTIONS[:4]).stderr == ""
     message = failure("build", "r.fps", path, "--text-field", "x", "--text-field", "y")
-    assert "a.jsonl:1: the fields x, y are missing (fields here: 'title', 'text')" in message
+    assert "a.jsonl: no row has the fields 'x' or 'y' (fields here: title, text)" in message
     csv = write(Path("a.csv"), {"text": ["a"]})
     assert "no column named 'titel'" in failure("build", "r.fps", csv, *mistyped)
 

@@ -263,8 +263,8 @@ def test_bad_rows_are_named(tmp_path):
     for name, content, message in (
         (
             "p.jsonl",
-            '{"t": "a", "id": 1}\n{"u": "b"}\n',
-            r"p\.jsonl:2: the field 't' is missing \(fields here: 'u'\)",
+            '{"s": "a", "id": 1}\n{"u": "b", "id": 2}\n',
+            r"p\.jsonl: no row has the field 't' \(fields here: s, id, u\)",
         ),
         (
             "p.jsonl",

@@ -328,7 +328,7 @@ def test_what_is_refused(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text('{"text": "a"}\n{"text": "b"}\n')
     for how, message in (
-        ({"text": "none"}, "field 'none' is missing"),
+        ({"text": "none"}, "no row has the field 'none'"),
         ({"text": ["a", "b"]}, "text must be the name of one column of texts"),
         ({"text": "text", "unit": "document"}, "unit must be one of"),
         ({"text": "text", "more_than": 0}, "more_than must be"),

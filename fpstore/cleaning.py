@@ -52,6 +52,7 @@ def dedup(
     signed: bool = False,
     encoding: str | None = None,
     html: bool | str = False,
+    roles: Any = None,
     memory: int | str | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
@@ -168,6 +169,9 @@ def dedup(
     html : bool or str
         Texts are pages of HTML, which are compared by their titles and main texts: see
         :class:`fpstore.hashing.MainText`, whose extractor a str names.
+    roles : sequence of str, optional
+        Texts are the messages of chats: take those of these roles, such as ``["user"]``. A text
+        that is a list of strings or of messages is one text with line breaks between.
     memory : int or str, optional
         For the tables that are sorted to find near-duplicates, as for :meth:`fpstore.Store.pairs`.
         Fingerprints and ids take memory besides. With bands, fingerprints lie in a temporary file:
@@ -242,6 +246,7 @@ def dedup(
         signed=signed,
         encoding=encoding,
         html=html,
+        roles=roles,
     )
     folder = None if resume is None else check_path(resume, "resume")
     with open_reference(spec, add) as reference:
@@ -275,6 +280,7 @@ def decontaminate(
     format: str | None = None,
     encoding: str | None = None,
     html: bool | str = False,
+    roles: Any = None,
     memory: int | str | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
@@ -335,6 +341,8 @@ def decontaminate(
     html : bool or str
         The texts of the corpus are pages of HTML, as for :func:`dedup`; texts of the benchmark are
         plain.
+    roles : sequence of str, optional
+        Of the corpus, as for :func:`dedup`.
     memory : int or str, optional
         For the tables that are sorted to find near-duplicates.
     threads, progress : optional
@@ -384,7 +392,7 @@ def decontaminate(
     resources = make_resources(memory, threads, progress)
     bounds = Bounds(min_ngrams, min_share, ignore_common)
     job = decontamination_job(
-        text, benchmark_text, id, benchmark_id, ngram, bounds, threshold, unknown, html
+        text, benchmark_text, id, benchmark_id, ngram, bounds, threshold, unknown, html, roles
     )
     corpus = open_corpus(source, text is True, encoding=encoding, html=bool(html), format=format)
     benchmarks = open_benchmark(

@@ -22,7 +22,7 @@ from fpstore.hashing.minhash import MinHash, least_jaccard
 from fpstore.hashing.page_text import check_extractor
 from fpstore.io.source import Projection
 from fpstore.jobs.dedup_job import DEDUP_METHOD
-from fpstore.jobs.row_spec import with_columns
+from fpstore.jobs.row_spec import with_columns, with_roles
 
 
 @dataclass(frozen=True)
@@ -131,6 +131,7 @@ def calibrate(
     format: str | None = None,
     encoding: str | None = None,
     html: bool | str = False,
+    roles: Any = None,
     settings: Iterable[str | Fingerprinter[Any]] | None = None,
     changes: Iterable[str] | None = None,
     most_wrong: float = MAX_WRONG,
@@ -151,7 +152,7 @@ def calibrate(
 
     Parameters
     ----------
-    source, format, encoding, html
+    source, format, encoding, html, roles
         As for :func:`fpstore.dedup`; for pictures files and folders. Copies are made of the main
         texts of pages.
     text : str or True, optional
@@ -237,7 +238,7 @@ def calibrate(
         walk = walk_pictures(corpus_paths(source))
         pictures = read_pictures(walk, options, resources, on_notice)
         return measure(pictures, options, resources)
-    columns, extractor = text_columns(text), check_extractor(html) or False
+    columns, extractor = text_columns(text, roles), check_extractor(html) or False
     corpus = open_corpus(
         source,
         text is True,
@@ -250,7 +251,7 @@ def calibrate(
     return measure(texts, options, resources)
 
 
-def text_columns(text: Any) -> Projection:
+def text_columns(text: Any, roles: Any = None) -> Projection:
     """Return the columns to read; InputError unless ``text`` is one column or True."""
     if isinstance(text, tuple | dict):
         raise InputError(
@@ -261,7 +262,7 @@ def text_columns(text: Any) -> Projection:
             f"name the column of texts ({keyword('text')}), or say that files are texts "
             f"({keyword('text', True)}) or pictures ({keyword('image', True)})"
         )
-    return with_columns(Projection(), text, None)
+    return with_roles(with_columns(Projection(), text, None), roles)
 
 
 def measure(

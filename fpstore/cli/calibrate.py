@@ -143,7 +143,7 @@ def calibrate(args: Arguments) -> None:
 def _calibration(args: Arguments) -> Calibration:
     kind, notices = content.declared_kind(args), Notices(TEXTS)
     if args.image:
-        refused = ("format", "encoding", "html", "most_wrong", "group")
+        refused = ("format", "encoding", "html", "roles", "most_wrong", "group")
         args.refuse("does not go with --image", *refused)
     if kind not in (TEXTS, PICTURES):
         args.refuse("is for folders: with --text or --image", "suffixes")
@@ -159,7 +159,7 @@ def _calibration(args: Arguments) -> Calibration:
             args.resemblance,
             args.seed,
         )
-        columns = None if args.image else text_columns(args.text or args.text_field)
+        columns = None if args.image else text_columns(args.text or args.text_field, args.roles)
     if columns is None:
         warnings.filterwarnings("ignore", module=r"PIL\b")  # the notices report what cannot be read
         if not args.settings and PDQ not in {setting.name for setting in choice.settings}:
@@ -434,7 +434,7 @@ def weights(args: Arguments) -> None:
     with args.bars(rows) as bars:
         learnt, sampled, documents = learn_weights(
             rows,
-            Projection(text=columns),
+            Projection(text=columns, roles=args.roles),
             fingerprinter,
             sample=args.sample,
             most=args.most,

@@ -18,6 +18,7 @@ from fpstore.cli.options import (
     HTML,
     NAME,
     SUFFIXES,
+    ParsedValue,
     check_output_path,
     option,
     whole_number,
@@ -51,6 +52,7 @@ from fpstore.hashing.weights import MAX_WEIGHT
 from fpstore.io import Chunk, Reader, open_reader, open_writer
 from fpstore.io.encodings import decode_text
 from fpstore.io.files import MAX_FILE_BYTES, InputFile, unpacked
+from fpstore.io.messages import check_roles
 from fpstore.io.source import FIELD_FORMATS, RowSource
 from fpstore.store import Store
 
@@ -84,6 +86,7 @@ _OPTION_KINDS = {  # options, and what they are for
     **dict.fromkeys(("fingerprints", *OF_FINGERPRINTS), (FINGERPRINTS,)),
     "format": (FINGERPRINTS, ROWS),
     **dict.fromkeys(("id_field", "id_type"), (FINGERPRINTS, ROWS, VECTORS)),
+    "roles": (ROWS,),
     "suffixes": (TEXTS, PICTURES),
     "left_out": (TEXTS, ROWS, PICTURES, VECTORS),
     **dict.fromkeys(("encoding", "html", *TEXT_MAKING), (TEXTS, ROWS)),
@@ -170,7 +173,12 @@ TEXT = option(
 )
 IMAGE = option("--image", "Inputs are pictures or folders of them: the path is the id.")
 VECTOR = option("--vector", "Inputs are .npy or .parquet files of vectors.")
-TEXTUAL = (TEXT, TEXT_FIELD, SUFFIXES, ENCODING, HTML)
+ROLES = option(
+    "--roles NAMES",
+    "Of texts that are messages of a chat, take those of these roles, such as user,assistant.",
+    ParsedValue("names", check_roles),
+)
+TEXTUAL = (TEXT, TEXT_FIELD, ROLES, SUFFIXES, ENCODING, HTML)
 LEFT_OUT = option(
     "--left-out FILE",
     "Write what is left out to a file: the path, or the number of a row or vector, and the "
@@ -185,6 +193,7 @@ KNOWN_GUESSES = dict.fromkeys(
 KNOWN = (  # of verbs for which the store knows what it is made of
     option("--fingerprints", "Inputs hold fingerprints, not what the store makes fingerprints of."),
     TEXT_FIELD,
+    ROLES,
     SUFFIXES,
     ENCODING,
     VECTOR_FIELD,
@@ -560,6 +569,7 @@ def open_inputs(
             id=args.id_field,
             id_type=args.id_type,
             format=args.format,
+            roles=getattr(args, "roles", None),
             threads=args.threads,
             **reading,
             **overrides,

@@ -36,6 +36,7 @@ COMMON = 10  # rows of a corpus with an n-gram that may be a phrase: Brown et al
         multiple=True,
         callback=content.read_unweighted_columns,
     ),
+    content.ROLES,
     option(
         "--benchmark-field NAME",
         "Column or field of the texts of BENCHMARK. By default --text-field.",
@@ -157,6 +158,7 @@ def decontaminate(args: Arguments) -> None:
             args.threshold,
             args.unknown,
             args.html,
+            args.roles,
         )
     notices = Notices(kind)
     corpus = content.open_corpus(args, args.corpus, kind, notices)

@@ -35,7 +35,16 @@ from fpstore.lsh.manifest import DOCUMENTS, KEYS
 COLUMNS = ("query", "id", "similarity")
 PAIR_COLUMNS = ("id_a", "id_b", "similarity")
 FLOATS: dict[str, Any] = {"similarity": "share"}
-READING = ("text_field", "suffixes", "encoding", "format", "id_field", "id_type", "left_out")
+READING = (
+    "text_field",
+    "roles",
+    "suffixes",
+    "encoding",
+    "format",
+    "id_field",
+    "id_type",
+    "left_out",
+)
 RESULT = ("quiet", "no_progress", "as_json")
 LIMITS = ("threads", "memory")
 JOB = ("radius", "output", *LIMITS, *RESULT)

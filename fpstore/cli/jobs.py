@@ -169,6 +169,7 @@ def cluster(args: Arguments) -> None:
     argument("other", "OTHER"),
     options.PAIR_RADIUS,
     content.TEXT_FIELD,
+    content.ROLES,
     options.ENCODING,
     *options.ROW_OPTIONS,
     *JOB,
@@ -200,6 +201,7 @@ def join(args: Arguments) -> None:
                 "id_field",
                 "id_type",
                 "text_field",
+                "roles",
                 "encoding",
             )
             args.refuse("is for files, and OTHER is a store", *of_files)

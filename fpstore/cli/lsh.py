@@ -43,6 +43,7 @@ DOCUMENTS = option(
 )
 READING = (
     content.TEXT_FIELD,
+    content.ROLES,
     options.SUFFIXES,
     options.ENCODING,
     options.FORMAT,

@@ -19,6 +19,7 @@ from fpstore.cli.verb import Arguments, fail, translate_usage_errors, verb
     DOCUMENTS,
     options.ROW_FORMAT,
     content.TEXT_FIELD,
+    content.ROLES,
     options.ENCODING,
     options.HTML,
     options.ID_FIELD,

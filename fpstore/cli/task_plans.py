@@ -28,6 +28,7 @@ SLICE_ROWS = option(
     argument("inputs", "INPUT...", nargs=-1, required=True),
     options.ROW_FORMAT,
     content.TEXT_FIELD,
+    content.ROLES,
     options.ENCODING,
     options.HTML,
     options.FINGERPRINT_FIELD,
@@ -87,6 +88,7 @@ def build(args: Arguments) -> None:
             *content.TEXT_MAKING,
             "html",
             "encoding",
+            "roles",
         )
     fingerprinter = None if args.text_field is None else content.text_fingerprinter_option(args)
     spec = read_spec(
@@ -106,6 +108,7 @@ def build(args: Arguments) -> None:
     argument("inputs", "QUERIES...", nargs=-1),
     OUTPUT,
     content.TEXT_FIELD,
+    content.ROLES,
     options.ENCODING,
     options.HTML,
     options.FINGERPRINT_FIELD,

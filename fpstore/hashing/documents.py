@@ -411,6 +411,8 @@ class DocumentFiles(RowSource):
         self, projection: Projection, rule: IdRule | None = None, skipped: int = 0
     ) -> Iterator[Batch]:
         """Yield the texts and the ids of the files behind the first ``skipped`` ones."""
+        if projection.roles is not None:
+            raise InputError(f"{keyword('roles')} is for a column of texts: files have no messages")
         skip = Skip(skipped)
         for documents in batched(
             self.documents(skip),

@@ -39,6 +39,7 @@ from fpstore.hashing.html import MainText, page_fingerprinter
 from fpstore.hashing.image import ImageHash, Rejection
 from fpstore.hashing.vector_base import Block, VectorFingerprinter
 from fpstore.io.files import check_paths, error_location
+from fpstore.io.messages import check_roles
 from fpstore.io.reader import CHUNK_ROWS, MAX_CHUNK_ROWS, Reader, open_vectors
 from fpstore.io.source import Batch, IdRule, IdType, Projection, RowSource, select_ids
 
@@ -225,6 +226,8 @@ class TextReader(HashingReader):
     html : bool or str
         The texts are pages of HTML: the fingerprinter becomes the `MainText` of it, if it is not
         one already. A str names its extractor.
+    roles : sequence of str, optional
+        The texts are messages of chats: the contents of those with one of these roles.
     id_type : {"auto", "int", "str"}
         As for `fpstore.io.open_reader`.
     threads : int, optional
@@ -285,6 +288,7 @@ class TextReader(HashingReader):
         format: str | None = None,
         encoding: str | None = None,
         html: bool | str = False,
+        roles: Any = None,
         id_type: IdType = "auto",
         threads: int | None = None,
         chunk_rows: int = CHUNK_ROWS,
@@ -311,7 +315,13 @@ class TextReader(HashingReader):
             unbuffered=check_flag(unbuffered, "unbuffered"),
         )
         self.row_numbers = id is None
-        projection = Projection(text=columns, id=id, width=Width(fingerprinter.width), strict=True)
+        projection = Projection(
+            text=columns,
+            id=id,
+            width=Width(fingerprinter.width),
+            strict=True,
+            roles=check_roles(roles),
+        )
         super().__init__([self._source], projection, fingerprinter, chunk_rows, on_notice, id_type)
 
     @property

@@ -19,6 +19,7 @@ from fpstore.errors import InputError
 from fpstore.io.check import first_too_large, rows_of_array, unsigned
 from fpstore.io.digits import too_large, wrong_width
 from fpstore.io.files import error_location, input_error
+from fpstore.io.messages import CONTENT_NAMES, ROLE_NAMES
 from fpstore.io.packages import import_package
 from fpstore.io.source import (
     Batch,
@@ -31,6 +32,7 @@ from fpstore.io.source import (
     column_problem,
     column_scores,
     convert_values,
+    text_values,
 )
 from fpstore.io.tables import arrow_array
 
@@ -377,7 +379,7 @@ class ArrowColumns:
 
         for name in projection.texts:
             column_type = plain(name, "text", pyarrow.string())
-            if not is_text(column_type):
+            if not is_text(column_type) and (projection.edits_texts or not has_parts(column_type)):
                 raise InputError(f"column {name!r} has type {column_type}, texts must be strings")
         if projection.fingerprint is not None:
             column_type = plain(
@@ -423,12 +425,14 @@ class ArrowColumns:
         rows = Batch(known=known, row_error=row_error)
         if isinstance(projection.text, tuple):
             columns = [
-                _texts(to_plain(batch.column(column)), column, row_error)[0]
+                _texts(to_plain(batch.column(column)), column, projection, row_error)[0]
                 for column in projection.text
             ]
             rows = rows._replace(texts=list(zip(*columns, strict=True)))
         elif projection.text is not None:
-            texts, text_of_row = _texts(batch.column(projection.text), projection.text, row_error)
+            texts, text_of_row = _texts(
+                batch.column(projection.text), projection.text, projection, row_error
+            )
             rows = rows._replace(texts=texts, text_of_row=text_of_row)
         if projection.fingerprint is not None:
             column = self._dense_column(batch, projection.fingerprint, "fingerprint")
@@ -551,17 +555,37 @@ def _scores(column: Any, projection: Projection, row_error: RowError) -> Words:
     return column_scores(column.to_pylist(), str(projection.score), row_error)
 
 
+def has_parts(column_type: Any) -> bool:
+    """Return whether a type has texts in several parts: lists of strings, or of messages."""
+    from pyarrow import types
+
+    column_type = plain_type(column_type)
+    if not (types.is_list(column_type) or types.is_large_list(column_type)):
+        return False
+    item = plain_type(column_type.value_type)
+    names = {field.name for field in item} if types.is_struct(item) else set()
+    return is_text(item) or bool(names & set(ROLE_NAMES) and names & set(CONTENT_NAMES))
+
+
 def _texts(
-    column: Any, name: str, row_error: RowError
+    column: Any, name: str, projection: Projection, row_error: RowError
 ) -> tuple[list[str], npt.NDArray[np.intp] | None]:
     """Return the texts of an array, and which of them each row has; None without a dictionary."""
     from pyarrow import types
 
+    def texts(values: Any) -> list[Any]:
+        plain = values.to_pylist()
+        if is_text(values.type) and not projection.roles:
+            return plain  # type: ignore[no-any-return]
+        return text_values(
+            plain, name, projection, lambda place, message: row_error(place, f"{name}: {message}")
+        )
+
     try:
-        if not types.is_dictionary(column.type):
-            return to_plain(column).to_pylist(), None
+        if not types.is_dictionary(column.type) or projection.roles:
+            return texts(to_plain(column)), None
         used, which = np.unique(dictionary_codes(column), return_inverse=True)
-        return to_plain(column.dictionary).take(_array(used)).to_pylist(), which
+        return texts(to_plain(column.dictionary).take(_array(used))), which
     except UnicodeDecodeError:
         string_column(
             to_plain(column).fill_null(""),

@@ -38,6 +38,7 @@ from fpstore.io.digits import (
 from fpstore.io.encodings import check_encoding
 from fpstore.io.fields import names_here
 from fpstore.io.files import FileState, InputFile, inner_name, input_error
+from fpstore.io.messages import join_parts, refuse_string
 from fpstore.io.scores import rows_of_keys, score_key
 from fpstore.io.sink import Complete
 
@@ -97,6 +98,8 @@ class Projection:
     # the caller has named a column, so that delimited text of fingerprints must have a header
     names_columns: bool = True
     alike_scores: bool = False  # a number has one key as a score, whatever its type
+    roles: tuple[str, ...] | None = None  # of the messages that are texts; None: all
+    edits_texts: bool = False  # the texts are edited, and so must be strings
 
     @property
     def digits(self) -> Digits:
@@ -556,8 +559,11 @@ def batch_of_values(
         )
 
     def column_texts(name: str) -> list[str]:
-        return convert_values(
-            columns[name], _text, lambda place, message: row_error(place, f"{name}: {message}")
+        return text_values(
+            columns[name],
+            name,
+            projection,
+            lambda place, message: row_error(place, f"{name}: {message}"),
         )
 
     batch = Batch(known=known, row_error=row_error, left_out=left_out)
@@ -647,10 +653,24 @@ def show_json(value: object) -> str:
     return show(json.dumps(value, default=float)).strip("'")
 
 
-def _text(value: object) -> Any:
-    if value is None or isinstance(value, str):  # one of several columns may be null
-        return value
-    raise InputError(f"a text must be a string, got {show_json(value)}")
+def text_values(
+    values: Iterable[Any], name: str, projection: Projection, row_error: RowError
+) -> list[Any]:
+    """Return the texts of a column: strings, and lists as strings.
+
+    None where one of several columns is null.
+    """
+
+    def text(value: object) -> Any:
+        if value is None or isinstance(value, str):
+            if value is not None and projection.roles and not isinstance(projection.text, tuple):
+                raise refuse_string(name)
+            return value
+        if projection.edits_texts:
+            raise InputError(f"a text must be a string, got {show_json(value)}")
+        return join_parts(value, projection.roles, show_json(value))
+
+    return convert_values(values, text, row_error)
 
 
 def _fingerprint(value: object, digits: Digits) -> int:

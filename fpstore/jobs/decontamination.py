@@ -40,7 +40,7 @@ from fpstore.jobs.ngrams import (
 from fpstore.jobs.outputs import Listing, Outputs, share_a_file
 from fpstore.jobs.pairs import pairs_with
 from fpstore.jobs.row_set import RowSet, SpooledIds
-from fpstore.jobs.row_spec import with_columns
+from fpstore.jobs.row_spec import with_columns, with_roles
 from fpstore.query.id_lookup import IdLookup, InMemoryIds
 
 USUAL_NGRAM = 13  # Brown et al., Language Models are Few-Shot Learners, 2020, appendix C
@@ -136,13 +136,14 @@ def decontamination_job(
     threshold: float | None,
     unknown: str,
     html: bool | str,
+    roles: Any = None,
 ) -> DecontaminationJob:
     """Check the arguments of :func:`fpstore.decontaminate`; InputError if one is wrong."""
     columns = _text_columns(text, "text")
     benchmark_columns = columns
     if benchmark_text is not None:
         benchmark_columns = _text_columns(benchmark_text, "benchmark_text")
-    corpus = with_columns(Projection(id=id), columns, None)
+    corpus = with_roles(with_columns(Projection(id=id), columns, None), roles)
     benchmark = with_columns(Projection(id=benchmark_id, strict=True), benchmark_columns, None)
     ngrams = MinHash(size=check_whole(ngram, 1, 255, "ngram"))
     check_whole(bounds.least, 1, 2**63 - 1, "min_ngrams")

@@ -26,7 +26,7 @@ def edited_column(text: str | bool) -> Projection:
     if text is True:
         return Projection(text=PATHS_TEXT, id=PATHS_ID)
     if isinstance(text, str) and text:
-        return Projection(text=text)
+        return Projection(text=text, edits_texts=True)
     raise InputError(
         f"text must be the name of one column of texts, got {show(text)}",
         got=text,

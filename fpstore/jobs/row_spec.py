@@ -18,6 +18,7 @@ from fpstore.hashing.html import page_fingerprinter
 from fpstore.hashing.page_text import check_extractor
 from fpstore.hashing.registry import text_fingerprinter
 from fpstore.io.digits import check_signed
+from fpstore.io.messages import check_roles
 from fpstore.io.source import Projection
 
 PATHS_TEXT, PATHS_ID = "text", "id"  # where each file is a document
@@ -41,7 +42,7 @@ class RowsSpec(Spec):
 
     Parameters
     ----------
-    text, fingerprint, id, decimal, signed, encoding, html, format : optional
+    text, fingerprint, id, decimal, signed, encoding, html, format, roles : optional
         As for :func:`fpstore.dedup`.
     """
 
@@ -53,6 +54,7 @@ class RowsSpec(Spec):
     encoding: str | None = None
     html: bool | str = False
     format: str | None = None
+    roles: Any = None
 
     def columns(
         self, projection: Projection, fingerprinter: Fingerprinter[Any] | None
@@ -69,7 +71,7 @@ class RowsSpec(Spec):
             self.text is absent for absent in (None, False, True)
         ):
             fingerprinter, columns = column_fingerprinter(fingerprinter, self.text)
-        projection = with_columns(projection, columns, self.fingerprint)
+        projection = with_roles(with_columns(projection, columns, self.fingerprint), self.roles)
         if fingerprinter is not None:
             _check_items(fingerprinter, projection)
             fingerprinter = page_fingerprinter(fingerprinter, self.html)
@@ -135,6 +137,14 @@ def _check_items(fingerprinter: Any, projection: Projection) -> None:
             "Fields is for columns of texts: name them, as in text={'title': 4, 'text': 1}",
             got=projection.text,
         )
+
+
+def with_roles(projection: Projection, roles: Any) -> Projection:
+    """Return the projection with the roles of the messages that are texts."""
+    checked = check_roles(roles)
+    if checked is not None and not projection.texts:
+        raise InputError(f"{keyword('roles')} is for a column of texts", got=roles)
+    return replace(projection, roles=checked)
 
 
 def with_columns(

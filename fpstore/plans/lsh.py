@@ -90,7 +90,7 @@ class LshSpec(Spec):
         As for :func:`fpstore.lsh.plan`.
     index_ids : bool
         As for :func:`fpstore.lsh.build`.
-    encoding, html, format : optional
+    encoding, html, format, roles : optional
         As for `fpstore.hashing.TextReader`.
 
     Examples
@@ -129,6 +129,7 @@ class LshSpec(Spec):
     encoding: str | None = None
     html: bool | str = False
     format: str | None = None
+    roles: Any = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -156,7 +157,7 @@ class LshSpec(Spec):
                 "fpstore.lsh.build takes it",
                 got=self.hasher,
             )
-        rows = RowsSpec(text=self.text, html=self.html)
+        rows = RowsSpec(text=self.text, html=self.html, roles=self.roles)
         projection, column_hasher = rows.columns(Projection(id=self.id, strict=True), fingerprinter)
         hasher = check_sketcher(column_hasher)
         assert isinstance(hasher, MinHashSketcher)

@@ -269,7 +269,7 @@ def test_bad_rows_are_named(tmp_path):
         (
             "p.jsonl",
             '{"t": "a", "id": 1}\n{"t": 5, "id": 2}\n',
-            r"p\.jsonl:2: t: a text must be a string, got 5",
+            r"p\.jsonl:2: t: a text must be a string, a list of strings, .* got 5",
         ),
         (
             "p.jsonl",

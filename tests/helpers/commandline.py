@@ -140,6 +140,8 @@ def write_tables() -> None:
     Path("pages.jsonl").write_text(
         json_lines({"text": text, "score": score} for score, text in enumerate(texts))
     )
+    messages = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": TEXT}]
+    Path("chats.jsonl").write_text(json_lines([{"messages": messages}]))
     questions = (TEXT[40:200], "Which text is this?")
     Path("questions.jsonl").write_text(
         json_lines({"question": q, "number": n} for n, q in enumerate(questions, 1))

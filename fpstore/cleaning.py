@@ -53,6 +53,7 @@ def dedup(
     encoding: str | None = None,
     html: bool | str = False,
     roles: Any = None,
+    skip_bad: bool = False,
     memory: int | str | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
@@ -172,6 +173,11 @@ def dedup(
     roles : sequence of str, optional
         Texts are the messages of chats: take those of these roles, such as ``["user"]``. A text
         that is a list of strings or of messages is one text with line breaks between.
+    skip_bad : bool
+        Skip lines of the corpus that are broken, as blank lines are: they are no rows, have no
+        numbers, and are not copied. One is broken if it is no JSON object or not in its encoding,
+        or has more or fewer cells than the header. A warning in the log counts them, and names the
+        first ten.
     memory : int or str, optional
         For the tables that are sorted to find near-duplicates, as for :meth:`fpstore.Store.pairs`.
         Fingerprints and ids take memory besides. With bands, fingerprints lie in a temporary file:
@@ -251,7 +257,9 @@ def dedup(
     folder = None if resume is None else check_path(resume, "resume")
     with open_reference(spec, add) as reference:
         job = spec.job(reference)
-        corpus = open_corpus(source, text is True, encoding=encoding, format=format)
+        corpus = open_corpus(
+            source, text is True, encoding=encoding, format=format, skip_bad=skip_bad
+        )
         job = job.plan_search(corpus)
         overwrite = check_flag(overwrite, "overwrite")
         result = deduplicate(corpus, job, resources, output, overwrite, folder, reference=reference)
@@ -281,6 +289,7 @@ def decontaminate(
     encoding: str | None = None,
     html: bool | str = False,
     roles: Any = None,
+    skip_bad: bool = False,
     memory: int | str | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
@@ -343,6 +352,8 @@ def decontaminate(
         plain.
     roles : sequence of str, optional
         Of the corpus, as for :func:`dedup`.
+    skip_bad : bool
+        Of the corpus, as for :func:`dedup`.
     memory : int or str, optional
         For the tables that are sorted to find near-duplicates.
     threads, progress : optional
@@ -394,7 +405,14 @@ def decontaminate(
     job = decontamination_job(
         text, benchmark_text, id, benchmark_id, ngram, bounds, threshold, unknown, html, roles
     )
-    corpus = open_corpus(source, text is True, encoding=encoding, html=bool(html), format=format)
+    corpus = open_corpus(
+        source,
+        text is True,
+        encoding=encoding,
+        html=bool(html),
+        format=format,
+        skip_bad=skip_bad,
+    )
     benchmarks = open_benchmark(
         benchmark, (text if benchmark_text is None else benchmark_text) is True, encoding=encoding
     )
@@ -453,6 +471,7 @@ def remove_boilerplate(
     fold_digits: bool = False,
     format: str | None = None,
     encoding: str | None = None,
+    skip_bad: bool = False,
     memory: int | str | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
@@ -466,7 +485,7 @@ def remove_boilerplate(
 
     Parameters
     ----------
-    source, encoding
+    source, format, encoding, skip_bad
         As for :func:`dedup`.
     output : path-like, optional
         Where to write the remaining documents, as for :func:`dedup`, in the format of the input.
@@ -525,7 +544,7 @@ def remove_boilerplate(
 
     resources = make_resources(memory, threads, progress)
     job = BoilerplateJob(text, unit, more_than, least_chars, within, keep_first, fold_digits)
-    corpus = open_corpus(source, text is True, encoding=encoding, format=format)
+    corpus = open_corpus(source, text is True, encoding=encoding, format=format, skip_bad=skip_bad)
     return remove_corpus_boilerplate(
         corpus, job, resources, output, check_flag(overwrite, "overwrite")
     )
@@ -545,6 +564,7 @@ def remove_passages(
     whole_lines: bool = False,
     format: str | None = None,
     encoding: str | None = None,
+    skip_bad: bool = False,
     memory: int | str | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
@@ -563,7 +583,7 @@ def remove_passages(
 
     Parameters
     ----------
-    source, encoding
+    source, encoding, skip_bad
         As for :func:`dedup`.
     output : path-like, optional
         Where to write the remaining documents, as for :func:`remove_boilerplate`. By default,
@@ -634,7 +654,9 @@ def remove_passages(
 
     resources = make_resources(memory, threads, progress)
     job = passage_job(text, words, bytes, keep, score, id, drop_above, whole_lines)
-    corpus = open_corpus(source, text is True, encoding=encoding, format=format)
+    corpus = open_corpus(
+        source, text is True, encoding=encoding, format=format, skip_bad=skip_bad
+    )
     return remove_corpus_passages(
         corpus, job, resources, output, check_flag(overwrite, "overwrite")
     )

@@ -132,6 +132,7 @@ def calibrate(
     encoding: str | None = None,
     html: bool | str = False,
     roles: Any = None,
+    skip_bad: bool = False,
     settings: Iterable[str | Fingerprinter[Any]] | None = None,
     changes: Iterable[str] | None = None,
     most_wrong: float = MAX_WRONG,
@@ -152,7 +153,7 @@ def calibrate(
 
     Parameters
     ----------
-    source, format, encoding, html, roles
+    source, format, encoding, html, roles, skip_bad
         As for :func:`fpstore.dedup`; for pictures files and folders. Copies are made of the main
         texts of pages.
     text : str or True, optional
@@ -246,6 +247,7 @@ def calibrate(
         encoding=encoding,
         html=bool(html),
         format=format,
+        skip_bad=skip_bad,
     )
     texts = read_texts(corpus, columns, options, extractor, resources)
     return measure(texts, options, resources)

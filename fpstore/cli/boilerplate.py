@@ -31,6 +31,7 @@ from fpstore.jobs.outputs import Listing
     OUTPUT,
     content.TEXT,
     option("--text-field NAME", "Column or JSON field of the texts.", options.NAME),
+    content.SKIP_BAD,
     options.SUFFIXES,
     options.ENCODING,
     options.ROW_FORMAT,

@@ -240,7 +240,7 @@ def hash_(args: Arguments) -> None:
     $ fpstore hash notes --text --suffix .txt --shingle chars --shingle-size 5 --json
     $ fpstore hash corpus.parquet --text-field title=4 --text-field text --id-field id --threads 2
     $ fpstore hash photos --image --image-hash pdq --min-quality 50 --frame all --memory 1GiB
-    $ fpstore hash chats.jsonl --text-field messages --roles user,assistant
+    $ fpstore hash chats.jsonl --text-field messages --roles user,assistant --skip-bad
     $ cat pages.jsonl | fpstore hash - --text-field text --format jsonl --id-field score \
         --id-type str --quiet
     """

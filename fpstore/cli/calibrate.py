@@ -143,7 +143,7 @@ def calibrate(args: Arguments) -> None:
 def _calibration(args: Arguments) -> Calibration:
     kind, notices = content.declared_kind(args), Notices(TEXTS)
     if args.image:
-        refused = ("format", "encoding", "html", "roles", "most_wrong", "group")
+        refused = ("format", "encoding", "html", "roles", "skip_bad", "most_wrong", "group")
         args.refuse("does not go with --image", *refused)
     if kind not in (TEXTS, PICTURES):
         args.refuse("is for folders: with --text or --image", "suffixes")
@@ -429,7 +429,13 @@ def weights(args: Arguments) -> None:
         content.check_inputs(kind, args.inputs, "")
         rows = content.open_corpus(args, args.inputs, kind, notices)
     else:
-        rows = open_source(args.inputs, format=args.format, encoding=args.encoding, again=False)
+        rows = open_source(
+            args.inputs,
+            format=args.format,
+            encoding=args.encoding,
+            again=False,
+            skip_bad=args.skip_bad,
+        )
         notices.sources.append(rows)
     with args.bars(rows) as bars:
         learnt, sampled, documents = learn_weights(

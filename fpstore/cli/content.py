@@ -87,6 +87,7 @@ _OPTION_KINDS = {  # options, and what they are for
     "format": (FINGERPRINTS, ROWS),
     **dict.fromkeys(("id_field", "id_type"), (FINGERPRINTS, ROWS, VECTORS)),
     "roles": (ROWS,),
+    "skip_bad": (FINGERPRINTS, ROWS),
     "suffixes": (TEXTS, PICTURES),
     "left_out": (TEXTS, ROWS, PICTURES, VECTORS),
     **dict.fromkeys(("encoding", "html", *TEXT_MAKING), (TEXTS, ROWS)),
@@ -178,7 +179,12 @@ ROLES = option(
     "Of texts that are messages of a chat, take those of these roles, such as user,assistant.",
     ParsedValue("names", check_roles),
 )
-TEXTUAL = (TEXT, TEXT_FIELD, ROLES, SUFFIXES, ENCODING, HTML)
+SKIP_BAD = option(
+    "--skip-bad",
+    "Skip lines that are broken, as blank lines are: they get no row number, and are not copied. A "
+    "note counts them.",
+)
+TEXTUAL = (TEXT, TEXT_FIELD, ROLES, SKIP_BAD, SUFFIXES, ENCODING, HTML)
 LEFT_OUT = option(
     "--left-out FILE",
     "Write what is left out to a file: the path, or the number of a row or vector, and the "
@@ -194,6 +200,7 @@ KNOWN = (  # of verbs for which the store knows what it is made of
     option("--fingerprints", "Inputs hold fingerprints, not what the store makes fingerprints of."),
     TEXT_FIELD,
     ROLES,
+    SKIP_BAD,
     SUFFIXES,
     ENCODING,
     VECTOR_FIELD,
@@ -518,7 +525,8 @@ def open_fingerprints(
     fields = {
         name: getattr(args, name) for name in ("format", *OF_FINGERPRINTS, "id_field", "id_type")
     }
-    return open_reader(paths, width=width, **fields | overrides)
+    skip_bad = getattr(args, "skip_bad", False)
+    return open_reader(paths, width=width, skip_bad=skip_bad, **fields | overrides)
 
 
 def open_inputs(
@@ -570,6 +578,7 @@ def open_inputs(
             id_type=args.id_type,
             format=args.format,
             roles=getattr(args, "roles", None),
+            skip_bad=getattr(args, "skip_bad", False),
             threads=args.threads,
             **reading,
             **overrides,
@@ -588,6 +597,7 @@ def open_corpus(args: Arguments, inputs: Sequence[str], kind: str, notices: Noti
         encoding=args.encoding,
         html=bool(getattr(args, "html", None)),
         format=args.format,
+        skip_bad=args.skip_bad,
     )
     notices.sources.append(corpus)
     return corpus

@@ -37,6 +37,7 @@ COMMON = 10  # rows of a corpus with an n-gram that may be a phrase: Brown et al
         callback=content.read_unweighted_columns,
     ),
     content.ROLES,
+    content.SKIP_BAD,
     option(
         "--benchmark-field NAME",
         "Column or field of the texts of BENCHMARK. By default --text-field.",

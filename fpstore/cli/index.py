@@ -38,6 +38,7 @@ FLOATS: dict[str, Any] = {"similarity": "share"}
 READING = (
     "text_field",
     "roles",
+    "skip_bad",
     "suffixes",
     "encoding",
     "format",

@@ -170,6 +170,7 @@ def cluster(args: Arguments) -> None:
     options.PAIR_RADIUS,
     content.TEXT_FIELD,
     content.ROLES,
+    content.SKIP_BAD,
     options.ENCODING,
     *options.ROW_OPTIONS,
     *JOB,
@@ -202,6 +203,7 @@ def join(args: Arguments) -> None:
                 "id_type",
                 "text_field",
                 "roles",
+                "skip_bad",
                 "encoding",
             )
             args.refuse("is for files, and OTHER is a store", *of_files)

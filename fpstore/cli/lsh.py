@@ -44,6 +44,7 @@ DOCUMENTS = option(
 READING = (
     content.TEXT_FIELD,
     content.ROLES,
+    content.SKIP_BAD,
     options.SUFFIXES,
     options.ENCODING,
     options.FORMAT,

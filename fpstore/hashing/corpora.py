@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from fpstore.base.arguments import is_iterable, printable
+from fpstore.base.arguments import check_flag, is_iterable, printable
 from fpstore.base.keywords import accepts, in_python, keyword
 from fpstore.base.pools import map_in_order
 from fpstore.base.strings import StringColumn
@@ -52,10 +52,13 @@ def open_corpus(
     encoding: str | None = None,
     html: bool = False,
     format: str | None = None,
+    skip_bad: bool = False,
 ) -> RowSource:
     """Return rows that can be read more than once: `open_source` or, with ``texts``, files."""
     if not texts:
-        return open_source(source, format=format, encoding=encoding)
+        return open_source(source, format=format, encoding=encoding, skip_bad=skip_bad)
+    if skip_bad:
+        raise InputError(f"{keyword('skip_bad', True)} is for lines, and files are texts")
     if format is not None:
         raise InputError(
             f"{keyword('format')} is for files of rows: with {keyword('text', True)}, each file is "
@@ -99,12 +102,14 @@ def open_source(
     encoding: str | None = None,
     again: bool = True,
     unbuffered: bool = False,
+    skip_bad: bool = False,
 ) -> RowSource:
     """Return the rows of files, of folders of files, or of a table.
 
     All files have one format: ``format`` or, by default, that of their extensions. A table has the
     Arrow C stream interface. If the rows are not read ``again``, ``-`` is standard input, and a
-    stream of batches is a table, too. JSON lines may be ``unbuffered``: see `LineRows`.
+    stream of batches is a table, too. JSON lines may be ``unbuffered``, and lines that are broken
+    may be skipped: see `LineRows`.
     """
     source = _collect(source)
     is_table = hasattr(source, "__arrow_c_stream__")
@@ -127,13 +132,24 @@ def open_source(
             JsonLines if is_json else partial(DelimitedText, dialect=cast(Dialect, format_name))
         )
         rows: RowSource = LineRows(
-            files, f".{format_name}", parser, again, encoding, unbuffered and is_json
+            files,
+            f".{format_name}",
+            parser,
+            again,
+            encoding,
+            unbuffered and is_json,
+            check_flag(skip_bad, "skip_bad"),
         )
     elif encoding is not None:
         raise InputError(
             f"{keyword('encoding')} is for texts and files of lines: Parquet and tables have "
             "their own",
             got=encoding,
+        )
+    elif check_flag(skip_bad, "skip_bad"):
+        raise InputError(
+            f"{keyword('skip_bad', True)} is for files of lines: a broken file of Parquet has no "
+            "rows to go on with"
         )
     else:
         rows = TableRows(source, again) if is_table else ParquetRows(files, again)

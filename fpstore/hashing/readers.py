@@ -228,6 +228,10 @@ class TextReader(HashingReader):
         one already. A str names its extractor.
     roles : sequence of str, optional
         The texts are messages of chats: the contents of those with one of these roles.
+    skip_bad : bool
+        Skip lines that are broken, as blank lines are: they are no rows, and have no numbers. One
+        is broken if it is no JSON object or not in its encoding, or has more or fewer cells than
+        the header. A warning in the log counts them, and names the first ten.
     id_type : {"auto", "int", "str"}
         As for `fpstore.io.open_reader`.
     threads : int, optional
@@ -289,6 +293,7 @@ class TextReader(HashingReader):
         encoding: str | None = None,
         html: bool | str = False,
         roles: Any = None,
+        skip_bad: bool = False,
         id_type: IdType = "auto",
         threads: int | None = None,
         chunk_rows: int = CHUNK_ROWS,
@@ -313,6 +318,7 @@ class TextReader(HashingReader):
             encoding=encoding,
             again=False,
             unbuffered=check_flag(unbuffered, "unbuffered"),
+            skip_bad=skip_bad,
         )
         self.row_numbers = id is None
         projection = Projection(

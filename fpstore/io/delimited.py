@@ -284,6 +284,15 @@ class DelimitedText(LineParser):
 
         csv.field_size_limit(max(csv.field_size_limit(), self.limit.bytes))
         quoted = csv.reader(of_row(), strict=True)
+
+        def broken_row(error: InputError) -> None:
+            """Count a row that is broken, and go on behind it; raise the error if none may be."""
+            nonlocal quoted
+            if self.broken is None or (self._loose is None and self._cells is None):
+                raise error
+            self.broken.add(self.name, first + start)
+            quoted = csv.reader(of_row(), strict=True)
+
         while stop < len(lines):
             start, text = stop, lines[stop].removesuffix(b"\r")
             if not (text.strip(_BLANK) if self._loose else text) or (
@@ -291,20 +300,36 @@ class DelimitedText(LineParser):
             ):
                 stop += 1
                 continue
-            if self._is_csv and b'"' in text:
-                try:
-                    cells = next(quoted)
-                except csv.Error as error:
-                    raise self._not_csv(str(error), text, first + start) from None
-                # which csv.reader drops
-                if lines[stop - 1].removesuffix(b"\r").endswith(b"\r"):
-                    raise self._not_csv(
-                        "a line break outside quotes at the end of the row", text, first + start
-                    )
-            else:
-                stop += 1
-                cells = self._split(self._decode(text, first + start))
-            yield Row(first + start, b"\n".join(lines[start:stop]), cells)
+            try:
+                if self._is_csv and b'"' in text:
+                    try:
+                        cells = next(quoted)
+                    except csv.Error as error:
+                        raise self._not_csv(str(error), text, first + start) from None
+                    # which csv.reader drops
+                    if lines[stop - 1].removesuffix(b"\r").endswith(b"\r"):
+                        raise self._not_csv(
+                            "a line break outside quotes at the end of the row", text, first + start
+                        )
+                else:
+                    stop += 1
+                    cells = self._split(self._decode(text, first + start))
+                row = Row(first + start, b"\n".join(lines[start:stop]), cells)
+                self._check_intact(row)
+            except InputError as error:
+                broken_row(error)
+                continue
+            yield row
+
+    def _check_intact(self, row: Row) -> None:
+        """Raise InputError for a row that is skipped, if broken ones are; others fail later."""
+        if self.broken is None:
+            return
+        if self._loose is None:
+            if self._cells is not None and len(row.cells) != self._cells:
+                raise input_error(self.name, row.line, self._cells_message(row.cells))
+        elif self._places:
+            self.batch([row], self._loose, None)
 
     def _not_csv(self, reason: str, text: bytes, line: int) -> InputError:
         return input_error(

@@ -25,7 +25,7 @@ from fpstore.base.aliases import Flags, Progress
 from fpstore.base.diagnostics import notify
 from fpstore.base.keywords import keyword
 from fpstore.base.resources import parse_memory
-from fpstore.errors import InputError, show
+from fpstore.errors import InputError, plural, show
 from fpstore.io.encodings import transcoded
 from fpstore.io.fields import MAX_NAMES, field_names, field_reader, has_field, names_here
 from fpstore.io.files import (
@@ -53,6 +53,7 @@ from fpstore.io.source import (
 BLOCK_BYTES = 1 << 20  # in one read
 # the limit of a line: these bytes or, if that is more, this part of the memory
 LINE_BYTES, LINE_SHARE = 16 << 20, 8
+NAMED_LINES = 10  # of those that are skipped
 NAMED_ROWS = 100  # of a block, whose fields a message may name
 _BLANK = b" \t\r\n"
 _GAP = re.compile(r"[ \t\r\n]*")  # between the parts of JSON
@@ -67,6 +68,24 @@ class Row(NamedTuple):
     line: int
     raw: bytes
     cells: Sequence[str] = ()
+
+
+class BrokenLines:
+    """Lines that are skipped, as blank lines are: their number, and the places of the first."""
+
+    def __init__(self) -> None:
+        self.count, self._first = 0, list[str]()
+
+    def add(self, name: str, line: int) -> None:
+        self.count += 1
+        if len(self._first) < NAMED_LINES:
+            self._first.append(f"{name}:{line}")
+
+    def report(self) -> None:
+        if self.count:
+            unnamed = self.count - len(self._first)
+            more = f" and {unnamed:,} more" if unnamed else ""
+            notify(f"{plural(self.count, 'broken line')} skipped: {', '.join(self._first)}{more}")
 
 
 class LineLimit(NamedTuple):
@@ -101,6 +120,7 @@ class LineParser(ABC):
         self.present_columns = set[str]()  # that a row has had, where rows may lack some
         self.other_columns = dict[str, None]()  # of rows without a column that is read
         self.needs_all = False  # whether a row that lacks a column is wrong
+        self.broken: BrokenLines | None = None  # where lines that are broken are no rows
 
     def blocks(self, blocks: Iterable[tuple[bytes, int]]) -> Iterator[tuple[bytes, int]]:
         """Yield blocks of whole rows below the header, and the number of the first line of each."""
@@ -111,7 +131,11 @@ class LineParser(ABC):
 
     @abstractmethod
     def rows(self, block: bytes, first: int) -> Iterator[Row]:
-        """Yield the rows of a block whose first line has a number."""
+        """Yield the rows of a block whose first line has a number.
+
+        A line that is broken is counted, and is no row, if there are ``broken`` ones; otherwise, it
+        is a row, or an error.
+        """
 
     def regular_block(
         self, block: bytes, first: int, projection: Projection, rule: IdRule | None
@@ -150,7 +174,9 @@ class LineParser(ABC):
 class LineRows(RowFiles):
     """Files of lines: JSON lines or delimited text.
 
-    Rows are copied byte for byte; a blank line is no row, and is not copied.
+    Rows are copied byte for byte; a blank line is no row, and is not copied. With ``skip_bad``,
+    neither is a line that is broken: one that is no JSON object or not in its encoding, or a row
+    with more or fewer cells than the header.
 
     ``parser`` makes the `LineParser` of a file from its name. ``unbuffered``: yield the lines that
     have come through a pipe, a socket or a terminal, without waiting for others, and those before a
@@ -165,8 +191,10 @@ class LineRows(RowFiles):
         again: bool = False,
         encoding: str | None = None,
         unbuffered: bool = False,
+        skip_bad: bool = False,
     ) -> None:
         super().__init__(paths, again, encoding)
+        self.skip_bad, self._is_reported = skip_bad, False
         self.suffix, self._parser = suffix, parser
         self._limit = (
             LineLimit.from_memory(parse_memory(None), of_memory=False) if again else LineLimit()
@@ -175,6 +203,11 @@ class LineRows(RowFiles):
         self.unbuffered = (
             unbuffered and self.encoding is None and any(file.arrives for file in self.files)
         )
+        if skip_bad and self.unbuffered:
+            raise InputError(
+                f"{keyword('skip_bad', True)} is for files: a line that is answered as it comes is "
+                "not skipped"
+            )
         self.headers = list[Row]()  # the headers of files that are read again
         for file in self.files if again and not self.typed else ():
             line_parser = parser(file.name)
@@ -193,9 +226,10 @@ class LineRows(RowFiles):
         self.bytes_done, skip = 0, Skip(skipped)
         absent = AbsentColumns(projection if self.typed and not skipped else Projection())
         self.absent, self.lacks_columns = absent.texts, bool(absent.columns)
-        self.rows_of_files = []
+        self.rows_of_files, broken = [], BrokenLines()
         for file in self.files:
             parser, count, remaining_before = self._parser(file.name), 0, skip.remaining
+            parser.broken = broken if self.skip_bad else None
             for block, first in self._blocks(file, parser, projection):
                 for batch in self._parse_block(parser, block, first, projection, rule, skip):
                     count += len(batch.flags)
@@ -205,13 +239,21 @@ class LineRows(RowFiles):
                     self.absent, self.lacks_columns = absent.texts, bool(absent.problem())
             self.rows_of_files.append(remaining_before - skip.remaining + count)
         skip.finish()
+        if not self._is_reported:
+            broken.report()
+            self._is_reported = True
         if not self.is_part and any(self.rows_of_files) and (problem := absent.problem()):
             raise InputError(f"{self.label}: {problem}")
 
     def single_file(self, number: int) -> LineRows:
         """Return one of the files as a source of its own."""
         source = LineRows(
-            [self.paths[number]], str(self.suffix), self._parser, again=True, encoding=self.encoding
+            [self.paths[number]],
+            str(self.suffix),
+            self._parser,
+            again=True,
+            encoding=self.encoding,
+            skip_bad=self.skip_bad,
         )
         source._limit = self._limit
         return source
@@ -288,6 +330,7 @@ class LineRows(RowFiles):
         self.bytes_done = 0
         for file in self.files:
             parser = self._parser(file.name)
+            parser.broken = BrokenLines() if self.skip_bad else None
             for block, first in self._blocks(file, parser):
                 rows = list(parser.rows(block, first))
                 yield parser, list(compress(rows, flags.take(len(rows)).tolist()))
@@ -468,11 +511,21 @@ class JsonLines(LineParser):
 
     def rows(self, block: bytes, first: int) -> Iterator[Row]:
         """Yield the lines of a block that are not blank."""
-        return (
+        rows = (
             Row(line, raw)
             for line, raw in enumerate(block.split(b"\n")[:-1], first)
             if raw.strip(_BLANK)
         )
+        return rows if self.broken is None else self._intact_rows(rows, self.broken)
+
+    def _intact_rows(self, rows: Iterator[Row], broken: BrokenLines) -> Iterator[Row]:
+        for row in rows:
+            try:
+                _object(row.raw, exactly=False)
+            except InputError:
+                broken.add(self.name, row.line)
+            else:
+                yield row
 
     def regular_block(
         self, block: bytes, first: int, projection: Projection, rule: IdRule | None

@@ -430,6 +430,7 @@ def open_reader(
     width: int | Width = 64,
     signed: bool = False,
     unbuffered: bool = False,
+    skip_bad: bool = False,
 ) -> Reader:
     r"""Open files of fingerprints, with or without ids, for reading in succession.
 
@@ -464,6 +465,9 @@ def open_reader(
         chunk of them, so that another program can send a line and wait for what becomes of it. Its
         ids in delimited text are strings unless ``id_type`` is "int". The rows before a bad line
         are yielded, too. Files are read in chunks as always.
+    skip_bad : bool
+        Skip lines of text without a fingerprint, and lines of JSON that are broken: they are no
+        rows. A warning in the log counts them, and names the first ten.
 
     Returns
     -------
@@ -527,7 +531,8 @@ def open_reader(
         optional_id=id_field is None,
         names_columns=fingerprint_field is not None or id_field is not None,
     )
-    sources = [_open(path, format, projection, chunk_rows, unbuffered) for path in names]
+    skip_bad = check_flag(skip_bad, "skip_bad")
+    sources = [_open(path, format, projection, chunk_rows, unbuffered, skip_bad) for path in names]
     return Reader(sources, projection, id_type, chunk_rows)
 
 
@@ -537,9 +542,12 @@ def _open(
     projection: Projection,
     rows: int,
     unbuffered: bool,
+    skip_bad: bool,
 ) -> RowSource:
     InputFile(path)  # first: a file that is missing matters more than its extension
     name = input_format(path, format_name)
+    if skip_bad and name not in LINE_FORMATS:
+        raise InputError(f"{keyword('skip_bad', True)} is for files of lines, and {path} has none")
     if name == "npy":
         return NpyRows(path, rows)
     if name in RAW_BITS:
@@ -552,6 +560,7 @@ def _open(
         f".{name}",
         JsonLines if name == "jsonl" else parser,
         unbuffered=unbuffered,
+        skip_bad=skip_bad,
     )
 
 

@@ -328,6 +328,7 @@ class RowSource(ABC):
     folders: Sequence[Path] = ()
     suffix: str | None = None  # extension of a file that is written
     encoding: str | None = None  # encoding that the caller named
+    skip_bad = False  # whether lines that are broken are no rows
     typed = True  # ids have a type of their own; in delimited text, all are strings
     unbuffered = False  # rows are wanted as they come
     # columns of texts that no row has had so far, if there are several: rows of JSON may lack some

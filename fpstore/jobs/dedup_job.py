@@ -148,6 +148,7 @@ class DedupJob:
         facts = {
             "job": "dedup",
             "encoding": corpus.encoding,
+            "skip_bad": corpus.skip_bad,
             "rule": self.rule,
         }
         return {**facts, **arguments, **description, **files, **reference_facts}

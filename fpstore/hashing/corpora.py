@@ -21,6 +21,13 @@ from fpstore.hashing.documents import DocumentFiles, Notice, Walk
 from fpstore.hashing.fields import count_chars
 from fpstore.hashing.html import MainText
 from fpstore.hashing.page_text import are_pages
+from fpstore.io.datasets import (
+    DatasetRows,
+    dataset_of,
+    dataset_table,
+    is_dataset,
+    is_dataset_folder,
+)
 from fpstore.io.delimited import DelimitedText, Dialect
 from fpstore.io.files import check_paths
 from fpstore.io.lines import JsonLines, LineRows
@@ -111,9 +118,12 @@ def open_source(
     stream of batches is a table, too. JSON lines may be ``unbuffered``, and lines that are broken
     may be skipped: see `LineRows`.
     """
-    source = _collect(source)
+    dataset = dataset_of(source) if is_dataset(source) else None
+    source = _collect(source) if dataset is None else dataset_table(dataset)
     is_table = hasattr(source, "__arrow_c_stream__")
     paths = [] if is_table else corpus_paths(source, again)
+    if format is None and any(Path(path).is_dir() and is_dataset_folder(path) for path in paths):
+        return _open_dataset(paths, again, encoding, skip_bad)
     files = [file for path in paths for file in _files(path, format)]
     format_names = (
         {"parquet"} if is_table else {input_format(file, format, FIELD_FORMATS) for file in files}
@@ -152,15 +162,32 @@ def open_source(
             "rows to go on with"
         )
     else:
-        rows = TableRows(source, again) if is_table else ParquetRows(files, again)
+        rows = TableRows(source, again, dataset) if is_table else ParquetRows(files, again)
     rows.folders = [Path(path) for path in paths if Path(path).is_dir()]
     if isinstance(rows, Shards):
         rows.source_paths = list(map(Path, paths))
     return rows
 
 
+def _open_dataset(
+    paths: Sequence[str], again: bool, encoding: str | None, skip_bad: bool
+) -> DatasetRows:
+    """Return the rows of a folder of ``save_to_disk``."""
+    name = printable(paths[0])
+    if len(paths) > 1:
+        raise InputError(f"{name}: a dataset is read alone: name one folder", path=paths[0])
+    if encoding is not None or skip_bad:
+        argument = "encoding" if encoding is not None else "skip_bad"
+        raise InputError(f"{keyword(argument)} is for files of lines, and {name} is a dataset")
+    rows = DatasetRows(paths[0], again)
+    rows.folders = [Path(paths[0])]
+    return rows
+
+
 def _collect(source: Any) -> Any:
-    """Collect a Polars LazyFrame; return anything else unchanged."""
+    """Collect a Polars LazyFrame, and make a table of a dataset; return anything else unchanged."""
+    if is_dataset(source):
+        return dataset_table(dataset_of(source))
     is_lazy = type(source).__name__ == "LazyFrame" and type(source).__module__.startswith("polars.")
     return source.collect() if is_lazy else source
 
@@ -172,7 +199,7 @@ def corpus_paths(source: Any, again: bool = True) -> list[str]:
     """
     kinds = (
         "a path, several paths, or a table with the Arrow C stream interface (pyarrow, Polars, "
-        "pandas, DuckDB)"
+        "pandas, DuckDB, datasets)"
     )
     is_list = is_iterable(source, str, Mapping)
     items = list(source) if is_list else [source]

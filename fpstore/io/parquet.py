@@ -8,6 +8,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from fpstore.base.aliases import Flags, NamedColumns, Progress
 from fpstore.base.threads import cached_property
 from fpstore.base.width import WIDTH_64, Width
@@ -330,11 +332,13 @@ class TableRows(RowSource):
     are read ``again`` are held.
     """
 
-    names, suffix, codec = ("the table",), ".parquet", "snappy"
+    suffix, codec = ".parquet", "snappy"
+    names: Sequence[str] = ("the table",)
 
-    def __init__(self, table: Any, again: bool = False) -> None:
+    def __init__(self, table: Any, again: bool = False, source: Any = None) -> None:
+        """Take a table, and the object that it was made of, if it was made for this."""
         self._arrow = import_pyarrow("the table", "a table")
-        self._source = self._table = table
+        self._source, self._table = table if source is None else source, table
         self._spent = False
         if again:
             with self._translate_column_errors():
@@ -347,9 +351,8 @@ class TableRows(RowSource):
     def batches(
         self, projection: Projection, rule: IdRule | None = None, skipped: int = 0
     ) -> Iterator[Batch]:
-        assert not skipped, "no job with a checkpoint reads it"
-        done = self.bytes_done = 0
-        with self._stream() as stream:
+        done, self.bytes_done = skipped, 0
+        with self._stream(skipped) as stream:
             for name in projection.names:
                 find_column(stream.schema, name)
             schema = fields_schema(stream.schema, projection.names)
@@ -403,11 +406,14 @@ class TableRows(RowSource):
     def select_rows(self, flags: Flags) -> Any:
         """Return the rows whose flags are set, as a table of the kind that was given."""
         kind = type(self._source).__module__.partition(".")[0]
+        if kind == "datasets":
+            return self._source.select(np.flatnonzero(flags))
         if kind == "pandas":
             return self._source[flags]
         return self._source.filter(flags) if kind == "polars" else filter_rows(self._table, flags)
 
-    def _stream(self) -> Any:
+    def _stream(self, skipped: int = 0) -> Any:
+        assert not skipped or self.paths, "no job with a checkpoint reads it"
         reader = self._arrow.RecordBatchReader
         if isinstance(self._table, reader):
             if self._spent:
@@ -417,7 +423,9 @@ class TableRows(RowSource):
                 )
             self._spent = True
         if isinstance(self._table, self._arrow.Table):
-            return self._table.to_reader(max_chunksize=BATCH_ROWS)
+            if skipped > self._table.num_rows:
+                Skip(skipped - self._table.num_rows).finish()
+            return self._table.slice(skipped).to_reader(max_chunksize=BATCH_ROWS)
         with self._translate_column_errors():
             return reader.from_stream(self._table)
 
@@ -436,7 +444,7 @@ class TableRows(RowSource):
 
 
 @contextmanager
-def translate_parquet_errors(arrow: Any, name: str) -> Iterator[None]:
+def translate_parquet_errors(arrow: Any, name: str, format_name: str = "Parquet") -> Iterator[None]:
     """Turn pyarrow's errors about a broken file into one line."""
     try:
         yield
@@ -446,7 +454,7 @@ def translate_parquet_errors(arrow: Any, name: str) -> Iterator[None]:
         if isinstance(error, OSError) and error.errno is not None:
             raise refusal_error(name, error) from error
         reason = (str(error).splitlines() or ["no reason given"])[0]
-        raise input_error(name, None, f"not a readable Parquet file: {reason}") from error
+        raise input_error(name, None, f"not a readable {format_name} file: {reason}") from error
 
 
 class RowGroups:

@@ -372,7 +372,7 @@ class RowSource(ABC):
     def states(self) -> list[FileState]:
         """Return the state of each file, in order; InputError if there are no files."""
         raise InputError(
-            "a table in memory is gone when the process ends: {keyword('resume')} is for files"
+            f"a table in memory is gone when the process ends: {keyword('resume')} is for files"
         )
 
     def limit_memory(self, memory: int) -> None:  # noqa: B027 - of files of lines

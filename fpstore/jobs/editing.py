@@ -50,7 +50,7 @@ def write_edits(
     table, column = None, str(projection.text)
     if isinstance(corpus, DocumentFiles):
         corpus.silence()
-    if isinstance(corpus, TableRows):
+    if isinstance(corpus, TableRows) and not corpus.paths:
         schema = edited_schema(corpus, column)
         arrow = import_pyarrow("the table", "a table")
         table = arrow.Table.from_batches(edit_batches(corpus, column, edit, schema), schema)

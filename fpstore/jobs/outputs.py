@@ -17,7 +17,8 @@ from fpstore.base.keywords import keyword
 from fpstore.base.resources import Resources
 from fpstore.errors import InputError, StorageError, StoreExistsError
 from fpstore.hashing.documents import DocumentFiles
-from fpstore.io.edited import Edit, copy_edited, write_table
+from fpstore.io.datasets import INFO, STATE, DatasetRows
+from fpstore.io.edited import Edit, copy_edited, edit_batches, edited_schema, write_table
 from fpstore.io.files import PACKED, is_hidden
 from fpstore.io.parquet import ParquetRows
 from fpstore.io.shards import Shards, copy_shards, shard_places
@@ -25,8 +26,8 @@ from fpstore.io.source import SUFFIXES, RowSource, format_by_name, format_suffix
 from fpstore.io.writers import Writer, forbidden_characters
 from fpstore.work.checkpoint import Checkpoint, is_output
 
-# of an output: a list, a file of rows, a folder of shards, a folder of texts
-OutputKind = Literal["list", "rows", "shards", "texts"]
+# of an output: a list, a file of rows, a folder of shards, of texts, or of a dataset
+OutputKind = Literal["list", "rows", "shards", "texts", "dataset"]
 # files that other programs write beside rows
 _MARKS = frozenset((".DS_Store", "_SUCCESS", "_metadata", "_common_metadata"))
 
@@ -62,6 +63,8 @@ def output_kind(output: str | os.PathLike[str], corpus: RowSource) -> OutputKind
     """
     if isinstance(corpus, DocumentFiles):
         return "texts"
+    if isinstance(corpus, DatasetRows) and format_by_name(output) != "parquet":
+        return "dataset"
     if not isinstance(corpus, Shards):
         return "rows"
     path, name = check_path(output, "output"), os.fspath(output)
@@ -100,8 +103,8 @@ def check_output(
     for source in (corpus, *other_sources):
         check_outside(source, path)
     is_own = is_output(folder, path)
-    if kind in ("shards", "texts"):
-        _check_folder(path, corpus, inputs, overwrite and kind == "shards", is_own)
+    if kind in ("shards", "texts", "dataset"):
+        _check_folder(path, corpus, inputs, overwrite and kind != "texts", is_own)
     elif path.exists() and not (is_own or overwrite):
         state = ", the output, exists" if kind == "rows" else " exists"
         raise StoreExistsError(
@@ -160,17 +163,20 @@ def _check_folder(
         )
         raise StoreExistsError(f"{name} exists: {advice}", path=path)
     same = {path / place for place in shard_places(corpus)} if isinstance(corpus, Shards) else set()
+    suffix = ".arrow" if isinstance(corpus, DatasetRows) else corpus.suffix
+    if isinstance(corpus, DatasetRows):
+        same = {path / STATE, path / INFO}
 
     def is_alike(file: Path) -> bool:
         is_mark = file.name in _MARKS or (is_hidden(file.name) and file.suffix == ".crc")
         return not file.is_symlink() and (
-            file.is_dir() or is_mark or file in same or format_suffix(file) == corpus.suffix
+            file.is_dir() or is_mark or file in same or format_suffix(file) == suffix
         )
 
     other = next((file for file in path.rglob("*") if not is_alike(file)), None)
     if other is not None:
         raise StoreExistsError(
-            f"{name}: {printable(other)} is no {corpus.suffix} file: name a new folder", path=path
+            f"{name}: {printable(other)} is no {suffix} file: name a new folder", path=path
         )
 
 
@@ -275,6 +281,8 @@ class Outputs:
             complete(self.target)  # a run that was killed has copied the rows
         elif self._kind == "shards" and isinstance(self._corpus, Shards):
             copy_shards(self._corpus, is_kept, self.target, resources, complete)
+        elif self._kind == "dataset" and isinstance(self._corpus, DatasetRows):
+            self._corpus.copy_folder(is_kept, self.target, resources.progress, complete)
         else:
             self._corpus.copy(is_kept, self.target, resources.progress, complete)
 
@@ -314,8 +322,12 @@ class Outputs:
                     shard, column, edit, rows, path, progress
                 ),
             )
+        elif self._kind == "dataset" and isinstance(corpus, DatasetRows):
+            schema = edited_schema(corpus, column)
+            batches = edit_batches(corpus, column, edit, schema)
+            corpus.write_folder(batches, schema, target, complete)
         else:
-            assert isinstance(corpus, Shards)
+            assert isinstance(corpus, Shards | DatasetRows)
             copy_edited(
                 corpus, column, edit, slice(0, edit.rows), target, resources.progress, complete
             )

@@ -137,7 +137,11 @@ def find_inputs(
         return _specs((DiskPlace(path.parent), path.name, path.name) for path in paths)
     if not uris:
         corpus = open_source(sources, format=format_name, encoding=encoding)
-        assert isinstance(corpus, Shards)
+        if not isinstance(corpus, Shards):
+            raise InputError(
+                f"{corpus.label}: a dataset, which no plan reads: write it as Parquet first",
+                got=source,
+            )
         _check_outside(map(str, corpus.folders), outside)
         files = zip(map(Path, corpus.paths), shard_places(corpus), strict=True)
         return _specs(

@@ -107,7 +107,7 @@ def build(args: Arguments) -> None:
     $ fpstore build notes.fps notes --text --shingle chars --shingle-size 5 --weighting set --force
     $ fpstore build words.fps notes --text --digits zero --feature-hash md5 --tokenizer unicode \
         --stop-words frequent.txt
-    $ fpstore build folded.fps notes --text --marks fold --hyphens join
+    $ fpstore build folded.fps notes --text --marks fold --hyphens join --chinese simplified
     $ fpstore build copies.fps notes --text --encoding utf-8 --longest-sentences 3 --radius 0
     $ fpstore build site.fps site --text --html
     $ fpstore build titled.fps corpus.parquet --text-field title=4 --text-field text \

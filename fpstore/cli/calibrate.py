@@ -44,7 +44,16 @@ from fpstore.io.sink import Sink
 from fpstore.io.source import Projection
 from fpstore.jobs import GROUPINGS
 
-TEXT_PARAMETERS = ("shingle", "weighting", "width", "digits", "marks", "hyphens", "tokenizer")
+TEXT_PARAMETERS = (
+    "shingle",
+    "weighting",
+    "width",
+    "digits",
+    "marks",
+    "hyphens",
+    "chinese",
+    "tokenizer",
+)
 TEXT_OPTIONS = {
     **{name: f"--{name}" for name in TEXT_PARAMETERS},
     "size": "--shingle-size",

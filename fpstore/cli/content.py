@@ -27,6 +27,7 @@ from fpstore.cli.verb import Arguments, fail, translate_usage_errors
 from fpstore.errors import InputError, plural, show
 from fpstore.format.manifest import is_index, is_openable
 from fpstore.hashing import corpora
+from fpstore.hashing.chinese import CHINESE
 from fpstore.hashing.decoding import PictureSource
 from fpstore.hashing.documents import (
     HEAD_BYTES,
@@ -76,6 +77,7 @@ _FEATURES = (
     "digits",
     "marks",
     "hyphens",
+    "chinese",
     "feature_hash",
     "tokenizer",
     "stop_words",
@@ -252,6 +254,13 @@ FEATURES = (
         HYPHENS,
         "keep",
     ),
+    option(
+        "--chinese",
+        "simplified converts traditional Chinese, and traditional converts simplified Chinese, so "
+        "that texts in either are the same (pip install opencc).",
+        CHINESE,
+        "keep",
+    ),
     option("--feature-hash", "Hash of a piece; md5 and blake2b are slow.", tuple(HASHES), "xxh64"),
     option(
         "--tokenizer",
@@ -389,6 +398,7 @@ def features_option(args: Arguments, method: str = "simhash") -> TextHash:
         digits=args.digits,
         marks=args.marks,
         hyphens=args.hyphens,
+        chinese=args.chinese,
         stop_words=words,
         tokenizer=args.tokenizer,
         **{name: value for name, value in settings.items() if value is not None},

@@ -18,6 +18,7 @@ from fpstore.base.aliases import Counts, Words
 from fpstore.base.arguments import check_choice, check_flag
 from fpstore.base.characters import ENDS, LINE_END, visible
 from fpstore.errors import InputError
+from fpstore.hashing.chinese import CHINESE, chinese_converter
 
 DIGITS = ("keep", "zero")
 MARKS = ("keep", "fold", "punctuation")
@@ -85,6 +86,7 @@ class NormalForm:
     """The normal form of a text, which is cut into features; `SimHash` describes the parameters.
 
     In this order: words that are broken at the end of a line are joined (if `hyphens` says so);
+    Chinese is converted (if `chinese` says so);
     ignored characters go (`fpstore.base.characters`), whatever the parameters are; NFKC (if
     `normalize`), without diacritics if `marks` is ``"fold"``; case; then each character is a word
     character (``str.isalnum``, ``_``, or a mark, which is of category M), white space
@@ -102,6 +104,7 @@ class NormalForm:
     digits: str
     spaces: str
     hyphens: str = "keep"
+    chinese: str = "keep"
 
     def __post_init__(self) -> None:
         check_flag(self.normalize, "normalize")
@@ -111,6 +114,9 @@ class NormalForm:
         check_choice(self.digits, DIGITS, "digits")
         check_choice(self.spaces, ("single", "remove"), "spaces")
         check_choice(self.hyphens, HYPHENS, "hyphens")
+        check_choice(self.chinese, CHINESE, "chinese")
+        if self.chinese != "keep":
+            chinese_converter(self.chinese)  # a package that is missing is told first
         if self.spaces == "remove" and self.units != "chars":
             raise InputError(
                 "spaces='remove' needs shingle='chars': words are what spaces separate",
@@ -124,16 +130,29 @@ class NormalForm:
             )
 
     def apply(self, text: str) -> str:
-        text = self.join_words(text)
+        return self.apply_to_prepared(self.prepare(text))
+
+    def apply_to_prepared(self, text: str) -> str:
         return self.words_form(text) or replace(self, punctuation="keep").words_form(text)
 
     def words_form(self, text: str) -> str:
-        """Return the form without joining words; empty for a text without word characters."""
+        """Return the form of a prepared text; empty for one without word characters."""
         return " ".join(self.translated(text).split())
 
-    def join_words(self, text: str) -> str:
-        """Return a text without hyphens and line ends that break words, if `hyphens` says so."""
-        return text if self.hyphens == "keep" else _BROKEN_WORD.sub(_replace_hyphen, text)
+    @property
+    def prepares(self) -> bool:
+        """Whether :meth:`prepare` may change a text."""
+        return (self.hyphens, self.chinese) != ("keep", "keep")
+
+    def prepare(self, text: str) -> str:
+        """Return a text after the steps that look at more than one character.
+
+        Hyphens and line ends that break words are removed, if `hyphens` says so, and Chinese is
+        converted, if `chinese` says so.
+        """
+        if self.hyphens != "keep":
+            text = _BROKEN_WORD.sub(_replace_hyphen, text)
+        return text if self.chinese == "keep" else chinese_converter(self.chinese)(text)
 
     def translated(self, text: str) -> str:
         """Return the normal form of a text with all of its spaces."""
@@ -274,9 +293,7 @@ class CharMap:
         return _replace_sets(features, rows, places, others, other_rows)
 
     def _encode(self, texts: Sequence[str]) -> Encoded:
-        return encoded(
-            texts if self._form.hyphens == "keep" else list(map(self._form.join_words, texts))
-        )
+        return encoded(list(map(self._form.prepare, texts)) if self._form.prepares else texts)
 
     def _with_forms(self, batch: Encoded, places: list[int], lines: Words) -> Encoded:
         """Return the texts at places, with normal forms in place of the lines, which are marked.
@@ -291,7 +308,9 @@ class CharMap:
             for start, end in lines[first_lines[place] : first_lines[place + 1]].tolist():
                 line = batch.data[start:end].decode("utf-8", "surrogatepass")
                 is_whole = (start, end) == (first, stop)
-                form = self._form.apply(line) if is_whole else self._form.translated(line)
+                form = (
+                    self._form.apply_to_prepared(line) if is_whole else self._form.translated(line)
+                )
                 data = form.encode("utf-8", "surrogatepass")
                 parts += [batch.data[copied_to:start], _LITERAL_MARK, data, _LITERAL_MARK]
                 copied_to = end

@@ -90,6 +90,10 @@ class SimHash(TextHash):
         ``"join"`` makes one word of a word that a hyphen (``-``, U+2010, or a soft hyphen) breaks
         at the end of a line: between two letters, the second no capital, the hyphen, the line end
         and the spaces around it are removed.
+    chinese : {"keep", "simplified", "traditional"}
+        Converts traditional Chinese to simplified, or simplified to traditional (package opencc),
+        so that a text in either form is the same. Simplified is the better one: a traditional
+        character has one simplified form, but a simplified one may have several traditional forms.
     stop_words : iterable of str
         If there are any, only shingles with one of them count: adverts and menus have few
         (Theobald, Siddharth, Paepcke, *SpotSigs*, SIGIR 2008). Words only. They are brought to
@@ -99,10 +103,10 @@ class SimHash(TextHash):
     tokenizer : {"jieba", "unicode"} or callable, optional
         Cuts the text into features. ``"unicode"`` finds the words of Unicode Standard Annex 29
         (package regex), and `size` makes shingles of them. ``"jieba"`` finds Chinese keywords with
-        TF-IDF weights of 1 to 5 (package jieba), each a feature. A callable takes the text and
-        returns features, or pairs of a feature and a weight; a store cannot remember it. These two
-        take the text as it is, so parameters of shingles and of the normal form are refused beside
-        them.
+        TF-IDF weights of 1 to 5 (package jieba), each a feature; it takes the text without ignored
+        characters, in NFKC. A callable takes the text as it is and returns features, or pairs of a
+        feature and a weight; a store cannot remember it. Parameters of shingles and of the normal
+        form are refused beside these two.
     order : {"sorted", "given"}
         The order in which weights are added, which decides how floats are rounded. By hash and
         weight, so that features may come in any order; or as they are given, with integers up to 50

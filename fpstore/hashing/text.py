@@ -85,6 +85,7 @@ class TextHash(Fingerprinter[str | WeightedFeatures]):
     digits: str = "keep"
     spaces: str = "single"
     hyphens: str = "keep"
+    chinese: str = "keep"
     stop_words: tuple[str, ...] = ()
     weights: FeatureWeights | None = None
     tokenizer: str | Tokenizer | None = None
@@ -119,6 +120,11 @@ class TextHash(Fingerprinter[str | WeightedFeatures]):
                 if getattr(self, name) != getattr(type(self), name):
                     reason = f"{name} has no effect on the features of this tokenizer: leave it out"
                     raise InputError(reason, got=getattr(self, name))
+        if callable(self.tokenizer) and self.chinese != "keep":
+            raise InputError(
+                "chinese has no effect on a tokenizer that is a function: convert the text there",
+                got=self.chinese,
+            )
         _ = self._form
         if self.stop_words and not self._stop_units:
             raise InputError(
@@ -138,7 +144,15 @@ class TextHash(Fingerprinter[str | WeightedFeatures]):
                     "yourself and pass them"
                 )
         weights = None if self.weights is None else self.weights.to_json()
-        return super().parameters | {"stop_words": list(self.stop_words), "weights": weights}
+        parameters = super().parameters
+        if self.chinese == "keep":  # descriptions from before this parameter are the same
+            del parameters["chinese"]
+        return parameters | {"stop_words": list(self.stop_words), "weights": weights}
+
+    @classmethod
+    def from_parameters(cls, parameters: dict[str, Any]) -> Self:
+        """Return the fingerprinter that has these `parameters`."""
+        return super().from_parameters({"chinese": "keep", **parameters})
 
     def features(self, text: str) -> dict[str, float]:
         """Return the features of a text with their weights.
@@ -365,6 +379,7 @@ class TextHash(Fingerprinter[str | WeightedFeatures]):
             digits=self.digits,
             spaces=self.spaces,
             hyphens=self.hyphens,
+            chinese=self.chinese,
         )
 
     @cached_property
@@ -373,7 +388,7 @@ class TextHash(Fingerprinter[str | WeightedFeatures]):
         return frozenset(
             unit
             for word in self.stop_words
-            for unit in self._form.words_form(word).split(" ")
+            for unit in self._form.words_form(self._form.prepare(word)).split(" ")
             if unit
         )
 
@@ -411,7 +426,9 @@ class TextHash(Fingerprinter[str | WeightedFeatures]):
             yield from _check_tokens(self.tokenizer(text))
             return
         if self.tokenizer == "jieba":
-            keywords = list(_check_tokens(load_tokenizer(self.tokenizer)(text)))
+            # jieba's dictionary lacks full width and other compatible forms
+            cut_text = self._form.compose(self._form.prepare(text))
+            keywords = list(_check_tokens(load_tokenizer(self.tokenizer)(cut_text)))
             if keywords:
                 yield from keywords
                 return

@@ -40,6 +40,8 @@ TEXT_PACKAGES = {
     "resiliparse": ("resiliparse",),
     "unicode": ("regex",),
     "jieba": ("jieba",),
+    "simplified": ("opencc",),
+    "traditional": ("opencc",),
 }
 
 
@@ -326,7 +328,7 @@ def libraries(work: Mapping[str, Any]) -> dict[str, str]:
 def _packages(description: Any) -> Iterator[str]:
     """Yield the packages that read texts for the described fingerprinters."""
     if isinstance(description, Mapping):
-        for name in ("extractor", "tokenizer"):
+        for name in ("extractor", "tokenizer", "chinese"):
             yield from TEXT_PACKAGES.get(str(description.get(name)), ())
         description = description.values()
     for value in description:

@@ -257,7 +257,7 @@ def _plan(args: Arguments, kind: str, spec: DedupSpec, reference: Reference | No
         fail("--text: a plan is for rows of files, not for files that are texts")
     if reference is not None and reference.store is None:
         fail("--against: a plan compares with a store: fpstore build makes one of files")
-    args.refuse("is not for plans", "add", "clusters", "resume", "overwrite", "skip_bad")
+    args.refuse("is not for plans", "add", "clusters", "resume", "skip_bad")
     if args.slice_rows == 0:
         fail("--slice-rows: must be 1 or more")
     plan_or_run(args, spec, part_bytes=args.part_bytes, slice_rows=args.slice_rows)

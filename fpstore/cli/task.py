@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 from dataclasses import fields
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -18,6 +20,7 @@ from fpstore.cli.verb import Arguments, Verbs, fail, translate_usage_errors, ver
 from fpstore.errors import plural
 
 if TYPE_CHECKING:
+    from fpstore.jobs.dedup_job import DedupSpec
     from fpstore.plans import Plan, StageStatus
     from fpstore.plans.api import Spec
 
@@ -313,15 +316,28 @@ def show_plan(args: Arguments, plan: Plan) -> None:
     args.result(record, f"{args.with_time(args.plan, line)}\nfpstore task {then}")
 
 
-def plan_or_run(args: Arguments, spec: Spec, **sizes: Any) -> None:
+def plan_or_run(args: Arguments, spec: DedupSpec, **sizes: Any) -> None:
+    from fpstore.plans.replacing import replacing_outputs
+    from fpstore.work.places import full_uri
+
     if args.plan is not None:
-        args.refuse("is for work, and --plan only writes a plan", "processes", "threads", "memory")
+        args.refuse(
+            "is for work, and --plan only writes a plan",
+            "processes",
+            "threads",
+            "memory",
+            "overwrite",
+        )
         show_plan(args, planned(spec, args.plan, **sizes))
         return
     args.refuse("is for the work without --processes: each process has one thread", "threads")
-    plan = planned(spec, None, **sizes)
-    run_all(args, plan, args.processes)
-    show_summary(args, plan.finish(remove=True))
+    folder = f"{full_uri(args.output, 'output').rstrip('/')}.plan"
+    replaces = replacing_outputs(spec, Path(folder)) if args.overwrite else nullcontext(spec)
+    with replaces as new_spec:
+        plan = planned(new_spec, folder, **sizes)
+        run_all(args, plan, args.processes)
+        summary = plan.finish(remove=True)
+    show_summary(args, summary)
 
 
 def planned(spec: Spec, folder: str | None, **sizes: Any) -> Plan:

@@ -132,6 +132,20 @@ def new_folder(path: Path, complete: Callable[[Path], None] | None = None) -> It
     sync_folder(path.parent)
 
 
+def replace_path(new: Path, path: Path) -> None:
+    """Give a complete file or folder its name, in place of an older one, which is removed.
+
+    The target of a link is replaced, and not the link.
+    """
+    path = path.resolve()
+    if new.is_dir() and path.is_dir() and any(path.iterdir()):
+        exchange(new, path)
+        remove_tree(new)
+    else:
+        new.replace(path)
+    sync_folder(path.parent)
+
+
 def remove_abandoned(folder: Path, pattern: str) -> None:
     """Remove the temporary files and folders of a pattern that no process holds.
 

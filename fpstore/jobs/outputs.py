@@ -28,8 +28,8 @@ from fpstore.work.checkpoint import Checkpoint, is_output
 
 # of an output: a list, a file of rows, a folder of shards, of texts, or of a dataset
 OutputKind = Literal["list", "rows", "shards", "texts", "dataset"]
-# files that other programs write beside rows
-_MARKS = frozenset((".DS_Store", "_SUCCESS", "_metadata", "_common_metadata"))
+# files that other programs, and plans, write beside rows
+_MARKS = frozenset((".DS_Store", "_SUCCESS", "_metadata", "_common_metadata", "_fpstore.json"))
 
 
 def check_outside(corpus: RowSource, path: Path) -> Path:

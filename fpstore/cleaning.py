@@ -69,13 +69,14 @@ def dedup(
     ----------
     source : path, iterable of paths, or table
         Files of Parquet, JSON lines, CSV or TSV with a header, all of one format, or folders of
-        them, or a folder that ``save_to_disk`` of the package datasets wrote. The columns that are
-        read must agree in all files, with the usual promotions of types. One output file has the
-        columns of all files. Blank lines are no rows, and are not copied. With ``text=True``, files
-        and folders of texts: each file is a document, and its path the id. Or a table of pyarrow,
-        Polars or pandas (which needs pyarrow), a lazy frame of Polars, which is collected, a
-        relation of DuckDB, a ``Dataset`` of the package datasets, or another object with the Arrow
-        C stream interface.
+        them, or a folder that ``save_to_disk`` of the package datasets wrote, also by their URIs,
+        such as ``s3://bucket/corpus``, which are copied to the temporary folder. The columns that
+        are read must agree in all files, with the usual promotions of types. One output file has
+        the columns of all files. Blank lines are no rows, and are not copied. With ``text=True``,
+        files and folders of texts: each file is a document, and its path the id. Or a table of
+        pyarrow, Polars or pandas (which needs pyarrow), a lazy frame of Polars, which is collected,
+        a relation of DuckDB, a ``Dataset`` of the package datasets, or another object with the
+        Arrow C stream interface.
     output : path-like, optional
         Where to write the kept rows, with all columns and in the same order: lines byte by byte. It
         must have the extension of the input; for a table, ``.parquet``. Behind it, ``.gz``,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import fpstore
-from fpstore.base.arguments import check_path
+from fpstore.base.arguments import check_path, is_uri
 from fpstore.base.resources import format_size, parse_memory
 from fpstore.base.width import WORD_BITS
 from fpstore.building.target import is_inside_folder
@@ -176,7 +176,8 @@ def _check_inputs(args: Arguments, kind: str) -> None:
         "--text makes fingerprints of the text files in it, --image of the pictures",
     )
     for path in args.inputs:
-        if path != "-" and is_inside_folder(check_path(path), check_path(args.store)):
+        is_local = path != "-" and not is_uri(path)
+        if is_local and is_inside_folder(check_path(path), check_path(args.store)):
             raise InputError(
                 f"{path}: lies inside {args.store}, which the build would replace: move it "
                 "elsewhere",

@@ -13,7 +13,7 @@ from typing import Any, get_args
 import click
 from click.shell_completion import CompletionItem
 
-from fpstore.base.arguments import check_path, check_share
+from fpstore.base.arguments import check_path, check_share, is_uri
 from fpstore.base.resources import MAX_THREADS, parse_memory, parse_size
 from fpstore.base.width import WIDTHS, check_width
 from fpstore.building.target import refuse_inside_store
@@ -196,7 +196,7 @@ def check_output_path(
         and not (ctx.params.get("quiet") and ctx.command.name in SEARCHES)
     ):
         raise StorageError(CLOSED)
-    if value not in (None, "-"):
+    if value not in (None, "-") and not is_uri(value):
         refuse_inside_store(check_path(value, "the output"))
     return value
 

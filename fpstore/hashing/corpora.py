@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from fpstore.base.arguments import check_flag, is_iterable, printable
+from fpstore.base.arguments import check_flag, is_iterable, is_uri, printable
 from fpstore.base.keywords import accepts, in_python, keyword
 from fpstore.base.pools import map_in_order
 from fpstore.base.strings import StringColumn
@@ -22,6 +22,8 @@ from fpstore.hashing.fields import count_chars
 from fpstore.hashing.html import MainText
 from fpstore.hashing.page_text import are_pages
 from fpstore.io.datasets import (
+    SPLITS,
+    STATE,
     DatasetRows,
     dataset_of,
     dataset_table,
@@ -32,7 +34,8 @@ from fpstore.io.delimited import DelimitedText, Dialect
 from fpstore.io.files import check_paths
 from fpstore.io.lines import JsonLines, LineRows
 from fpstore.io.parquet import ParquetRows, TableRows
-from fpstore.io.reader import input_format, read_head, row_files
+from fpstore.io.reader import HEAD_BYTES, input_format, read_head, row_files, stored_files
+from fpstore.io.remote import Copies, RemoteFile
 from fpstore.io.shards import Shards
 from fpstore.io.source import (
     FIELD_FORMATS,
@@ -41,6 +44,7 @@ from fpstore.io.source import (
     IdRule,
     OmittedRow,
     Projection,
+    RowFiles,
     RowSource,
     select_ids,
 )
@@ -89,8 +93,12 @@ def open_benchmark(
     benchmark = _collect(benchmark)
     if hasattr(benchmark, "__arrow_c_stream__"):
         return [("the table", open_corpus(benchmark, texts, encoding=encoding))]
+    named = [benchmark] if is_uri(benchmark) else benchmark
+    if is_iterable(named, str) and any(map(is_uri, named := list(named))):
+        corpora = (open_corpus(path, texts, encoding=encoding) for path in named)
+        return list(zip(map(str, named), corpora, strict=True))
     paths = check_paths(
-        benchmark,
+        named,
         "a benchmark is a path, several paths, or a table with the Arrow C stream interface",
     )
     if not paths:
@@ -121,9 +129,12 @@ def open_source(
     dataset = dataset_of(source) if is_dataset(source) else None
     source = _collect(source) if dataset is None else dataset_table(dataset)
     is_table = hasattr(source, "__arrow_c_stream__")
+    source, copies = (source, None) if is_table else _copy_stored(source, format)
     paths = [] if is_table else corpus_paths(source, again)
     if format is None and any(Path(path).is_dir() and is_dataset_folder(path) for path in paths):
-        return _open_dataset(paths, again, encoding, skip_bad)
+        dataset_rows = _open_dataset(paths, again, encoding, skip_bad)
+        dataset_rows.copies = copies
+        return dataset_rows
     files = [file for path in paths for file in _files(path, format)]
     format_names = (
         {"parquet"} if is_table else {input_format(file, format, FIELD_FORMATS) for file in files}
@@ -166,7 +177,34 @@ def open_source(
     rows.folders = [Path(path) for path in paths if Path(path).is_dir()]
     if isinstance(rows, Shards):
         rows.source_paths = list(map(Path, paths))
+    if isinstance(rows, RowFiles) and copies is not None:
+        rows.keep_copies(copies)
     return rows
+
+
+def _copy_stored(source: Any, format_name: str | None) -> tuple[Any, Copies | None]:
+    """Return paths, with copies in place of the files and folders that URIs name."""
+    if not is_uri(source) and not is_iterable(source, str, Mapping):
+        return source, None
+    paths = [source] if is_uri(source) else list(source)
+    if not any(map(is_uri, paths)):
+        return paths, None
+    copies = Copies()
+    return [_copy(path, copies, format_name) if is_uri(path) else path for path in paths], copies
+
+
+def _copy(uri: str, copies: Copies, format_name: str | None) -> str:
+    stored = RemoteFile(uri)
+    if stored.is_file():
+        return copies.add_file(uri)
+    names = stored.names()
+    if not names:
+        raise StorageError(f"{uri}: no such file or folder", path=uri)
+    if not {SPLITS, STATE} & {name for name in names if "/" not in name}:
+        names = stored_files(
+            uri, names, format_name, lambda name: stored.read_head(name, HEAD_BYTES)
+        )
+    return copies.add_folder(uri, stored, names)
 
 
 def _open_dataset(

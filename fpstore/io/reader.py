@@ -20,17 +20,21 @@ from fpstore.io.check import is_plain_integer
 from fpstore.io.delimited import DelimitedText, Dialect
 from fpstore.io.digits import check_signed
 from fpstore.io.files import (
+    HiddenNames,
     InputFile,
     check_paths,
     error_location,
     inner_name,
     input_error,
+    is_hidden,
     translate_storage_errors,
 )
 from fpstore.io.lines import JsonLines, LineRows
 from fpstore.io.parquet import ParquetRows
+from fpstore.io.remote import local_files
 from fpstore.io.source import (
     FIELD_FORMATS,
+    FIELD_SUFFIXES,
     FORMATS,
     LINE_FORMATS,
     Batch,
@@ -39,6 +43,7 @@ from fpstore.io.source import (
     IdType,
     OmittedRow,
     Projection,
+    RowFiles,
     RowSource,
     format_suffix,
     select_ids,
@@ -405,6 +410,26 @@ def row_files(
     return [name for name in names if name not in described]
 
 
+def stored_files(
+    uri: str,
+    names: Iterable[str],
+    format_name: str | None,
+    read_head: Callable[[str], bytes],
+) -> list[str]:
+    """Return the files of a folder in an object store whose rows are read, as in a walk on a disk.
+
+    If the format is named, all files of the folder have it.
+    """
+    hidden, shown = HiddenNames(), list[str]()
+    for name in names:
+        if any(map(is_hidden, name.split("/"))):
+            hidden.add(f"{uri.rstrip('/')}/{name}")
+        elif format_name is not None or inner_name(name).lower().endswith(FIELD_SUFFIXES):
+            shown.append(name)
+    hidden.report()
+    return sorted(row_files(uri, shown, format_name, read_head), key=lambda name: name.split("/"))
+
+
 def read_head(path: str) -> bytes:
     """Return the first bytes of a file on a disk."""
     with translate_storage_errors(printable(path)), Path(path).open("rb") as file:
@@ -517,6 +542,7 @@ def open_reader(
                 f"{argument} must be the name of a column or field, got {show(field)}",
                 argument=argument,
             )
+    paths, copies = local_files([paths] if isinstance(paths, str | os.PathLike) else paths)
     names = check_paths(paths)
     if not names:
         raise InputError("no input was given")
@@ -533,6 +559,11 @@ def open_reader(
     )
     skip_bad = check_flag(skip_bad, "skip_bad")
     sources = [_open(path, format, projection, chunk_rows, unbuffered, skip_bad) for path in names]
+    if copies is not None:
+        for source in sources:
+            source.copies = copies
+            if isinstance(source, RowFiles):
+                source.keep_copies(copies)
     return Reader(sources, projection, id_type, chunk_rows)
 
 

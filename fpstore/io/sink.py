@@ -7,15 +7,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from glob import escape
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO, Any, Self, cast
 from weakref import finalize
 
 from fpstore.base.aliases import NamedColumns
-from fpstore.base.arguments import check_path, printable
+from fpstore.base.arguments import check_path, is_uri, printable
 from fpstore.disk.folders import remove_abandoned, shorten_name, try_lock
 from fpstore.errors import InputError
 from fpstore.io.files import compression_by_name, compressor, translate_storage_errors
+from fpstore.io.remote import RemoteFile, ScratchFolder
 
 # called with the temporary name of a complete file or folder, before it is renamed
 Complete = Callable[[Path], None]
@@ -37,11 +38,16 @@ class Sink:
         self._encode = True
         self._compressor: Any = None
         self._waiting = bytearray()  # for the compressor
+        self._remote: RemoteFile | None = None  # which the file is copied to, if a URI names it
         if target == "-":
             target = sys.stdout
         if isinstance(target, str | os.PathLike):
             self.name = printable(os.fspath(target))
             self._owned = True
+            if is_uri(target):
+                self._remote = RemoteFile(str(target))
+                self._scratch = ScratchFolder()
+                target = self._scratch.path / PurePosixPath(str(target)).name
             kind = compression_by_name(target) if packed else None
             self._compressor = None if kind is None else compressor(kind)
             with self.errors():
@@ -138,6 +144,9 @@ class Sink:
             self._temporary = None
             self._dropped.detach()
             self.file.close()
+            if self._remote is not None:
+                self._remote.upload(self._path)
+                self._scratch.remove()
 
     def abort(self) -> None:
         """Remove the output; bytes that a stream has received stay."""

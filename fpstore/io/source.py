@@ -39,6 +39,7 @@ from fpstore.io.encodings import check_encoding
 from fpstore.io.fields import names_here
 from fpstore.io.files import FileState, InputFile, inner_name, input_error
 from fpstore.io.messages import join_parts, refuse_string
+from fpstore.io.remote import Copies
 from fpstore.io.scores import rows_of_keys, score_key
 from fpstore.io.sink import Complete
 
@@ -328,6 +329,7 @@ class RowSource(ABC):
     folders: Sequence[Path] = ()
     suffix: str | None = None  # extension of a file that is written
     encoding: str | None = None  # encoding that the caller named
+    copies: Copies | None = None  # of files that URIs name
     skip_bad = False  # whether lines that are broken are no rows
     typed = True  # ids have a type of their own; in delimited text, all are strings
     unbuffered = False  # rows are wanted as they come
@@ -453,7 +455,16 @@ class RowFiles(RowSource):
         self.rows_of_files: list[int] = []  # as the last whole reading has counted them
 
     def states(self) -> list[FileState]:
+        if self.copies is not None:
+            raise InputError(f"{self.label}: {keyword('resume')} is for files on a disk")
         return self._states
+
+    def keep_copies(self, copies: Copies) -> None:
+        """Keep the files while this is in use, and name them by their URIs."""
+        self.copies = copies
+        for file in self.files:
+            file.name = copies.labels.get(file.path, file.name)
+        self.names = [file.name for file in self.files]
 
     def check_unchanged(self) -> None:
         """Raise InputError if a file is not the one that was there at first."""

@@ -12,7 +12,7 @@ from typing import IO, Any, Literal, Self
 import numpy as np
 
 from fpstore.base.aliases import NamedColumns
-from fpstore.base.arguments import check_flag, check_path
+from fpstore.base.arguments import check_flag, check_path, is_uri
 from fpstore.base.width import Width, check_width
 from fpstore.errors import InputError, show
 from fpstore.io.binary import RAW_BITS, RawEncoder
@@ -257,7 +257,11 @@ def open_writer(
     checked_width = check_width(width)
     if not isinstance(path_or_stream, str | os.PathLike) and not hasattr(path_or_stream, "write"):
         raise InputError(f"a path or a stream to write to is expected, got {show(path_or_stream)}")
-    if isinstance(path_or_stream, str | os.PathLike) and path_or_stream != "-":
+    if (
+        isinstance(path_or_stream, str | os.PathLike)
+        and path_or_stream != "-"
+        and not is_uri(path_or_stream)
+    ):
         check_path(path_or_stream)
     many = isinstance(columns, Mapping | Sequence) and not isinstance(columns, str | bytes)
     if not (many and all(isinstance(name, str) for name in columns)):

@@ -6,13 +6,13 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from fpstore.base.aliases import Flags
-from fpstore.base.arguments import check_path, printable
+from fpstore.base.arguments import check_path, is_uri, printable
 from fpstore.base.keywords import keyword
 from fpstore.base.resources import Resources
 from fpstore.errors import InputError, StorageError, StoreExistsError
@@ -21,6 +21,7 @@ from fpstore.io.datasets import INFO, STATE, DatasetRows
 from fpstore.io.edited import Edit, copy_edited, edit_batches, edited_schema, write_table
 from fpstore.io.files import PACKED, is_hidden
 from fpstore.io.parquet import ParquetRows
+from fpstore.io.remote import RemoteFile, ScratchFolder
 from fpstore.io.shards import Shards, copy_shards, shard_places
 from fpstore.io.source import SUFFIXES, RowSource, format_by_name, format_suffix
 from fpstore.io.writers import Writer, forbidden_characters
@@ -203,6 +204,65 @@ class Listing(NamedTuple):
     rows: Callable[[Any], Iterable[Mapping[str, Any]]]
 
 
+class RemoteOutputs:
+    """Outputs that URIs name: written to a temporary folder, and copied from there at the end."""
+
+    def __init__(self, sources: Sequence[RowSource], overwrite: bool, folder: Path | None) -> None:
+        self._inputs = [
+            uri for source in sources if source.copies is not None for uri in source.copies.uris
+        ]
+        self._overwrite, self._is_resumed = overwrite, folder is not None
+        self._targets = dict[Path, RemoteFile]()
+        self._scratch: ScratchFolder | None = None
+
+    def local(self, output: str | os.PathLike[str], corpus: RowSource | None = None) -> str:
+        """Return a path on a disk for an output; ``corpus`` has the rows that it is for.
+
+        InputError or StoreExistsError for a URI that cannot be written.
+        """
+        uri = os.fspath(output)
+        if not is_uri(uri):
+            return uri
+        if uri in self._inputs:
+            raise InputError(f"{uri} is an input: name another output", path=uri)
+        if self._is_resumed:
+            raise InputError(f"{uri}: {keyword('resume')} is for outputs on a disk", path=uri)
+        inside = next(
+            (name for name in self._inputs if f"{uri}/".startswith(f"{name.rstrip('/')}/")), None
+        )
+        if inside is not None:
+            raise InputError(
+                f"{uri}: is in {inside}, and the next run would read it: name a place outside",
+                path=uri,
+            )
+        remote = RemoteFile(uri.rstrip("/"))
+        is_file = remote.is_file()
+        if is_file and not self._overwrite:
+            raise StoreExistsError(
+                f"{uri} exists: {keyword('overwrite', True)} replaces it", path=uri
+            )
+        if not is_file and remote.names():
+            raise StoreExistsError(
+                f"{uri} exists, and has files, which are not replaced there: name a new folder",
+                path=uri,
+            )
+        self._scratch = self._scratch or ScratchFolder()
+        path = self._scratch.path / str(len(self._targets)) / PurePosixPath(uri).name
+        path.parent.mkdir()
+        self._targets[path] = remote
+        return f"{path}/" if uri.endswith("/") else str(path)
+
+    def upload(self, paths: Iterable[Path | None]) -> None:
+        """Copy what has been written to the places of the URIs, in order."""
+        for path in paths:
+            if path is None or path not in self._targets:
+                continue
+            for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+                if file.is_file():
+                    name = "" if file == path else file.relative_to(path).as_posix()
+                    self._targets[path].upload(file, name)
+
+
 class Outputs:
     """The file or folder of the kept rows, if there is one, and lists.
 
@@ -219,7 +279,11 @@ class Outputs:
         other_sources: Sequence[RowSource] = (),
     ) -> None:
         """Check the paths; ``folder`` has the checkpoint, ``other_sources`` are read, too."""
-        self._corpus, self._listings, self._folder = corpus, listings, folder
+        self._corpus, self._folder = corpus, folder
+        self._remote = RemoteOutputs((corpus, *other_sources), overwrite, folder)
+        output = None if output is None else self._remote.local(output, corpus)
+        listings = [listing._replace(path=self._remote.local(listing.path)) for listing in listings]
+        self._listings = listings
         check = partial(
             check_output,
             corpus=corpus,
@@ -263,6 +327,16 @@ class Outputs:
 
         A checkpoint notes the outputs.
         """
+        self._write(result, is_kept, resources, checkpoint)
+        self._remote.upload([*self._paths, self.target])
+
+    def _write(
+        self,
+        result: Any,
+        is_kept: Flags,
+        resources: Resources,
+        checkpoint: Checkpoint | None,
+    ) -> None:
         self._write_lists(result, resources)
 
         def note(name: Path | None, written: Path) -> None:
@@ -297,6 +371,10 @@ class Outputs:
 
         Lists are written when all texts are edited, and appear before the rows do.
         """
+        self._write_edited(edit, column, table, resources)
+        self._remote.upload([*self._paths, self.target])
+
+    def _write_edited(self, edit: Edit, column: str, table: Any, resources: Resources) -> None:
 
         def complete(_: Path) -> None:
             self._write_lists(edit, resources)

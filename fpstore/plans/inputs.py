@@ -20,11 +20,11 @@ from fpstore.errors import InputError
 from fpstore.hashing.corpora import corpus_paths, open_source
 from fpstore.io.arrow import find_column, import_pyarrow, kinds_of_numbers, plain_type
 from fpstore.io.binary import RAW_BITS, NpyRows, RawRows
-from fpstore.io.files import HiddenNames, inner_name, input_error, is_hidden
+from fpstore.io.files import input_error
 from fpstore.io.parquet import ParquetRows, row_group_sizes, translate_parquet_errors
-from fpstore.io.reader import HEAD_BYTES, row_files
+from fpstore.io.reader import HEAD_BYTES, stored_files
 from fpstore.io.shards import Shards, shard_places
-from fpstore.io.source import FIELD_SUFFIXES, Projection, format_by_name, format_suffix
+from fpstore.io.source import Projection, format_by_name, format_suffix
 from fpstore.jobs.dedup_job import estimate_rows
 from fpstore.jobs.row_spec import RowsSpec
 from fpstore.plans.records import as_json
@@ -193,16 +193,8 @@ def _list_uri(uri: str, many: bool, format_name: str | None = None) -> Iterator[
         if parent.size(folder_name) is not None:
             yield parent, folder_name, folder_name
             return
-    hidden, names = HiddenNames(), list[str]()
-    for name in place.names():
-        if any(map(is_hidden, name.split("/"))):
-            hidden.add(place.label(name))
-        elif format_name is not None or inner_name(name).lower().endswith(FIELD_SUFFIXES):
-            names.append(name)
-    hidden.report()
-    for name in sorted(
-        row_files(uri, names, format_name, lambda name: place.read(name, 0, HEAD_BYTES)),
-        key=lambda name: name.split("/"),
+    for name in stored_files(
+        uri, place.names(), format_name, lambda name: place.read(name, 0, HEAD_BYTES)
     ):
         yield place, name, f"{folder_name}/{name}" if many else name
 

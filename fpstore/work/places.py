@@ -13,7 +13,6 @@ from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from fpstore.base.arguments import check_path, is_uri
 from fpstore.disk.folders import (
@@ -25,9 +24,10 @@ from fpstore.disk.folders import (
 )
 from fpstore.disk.refusals import FULL, refusal_error, translate_refusals
 from fpstore.disk.temporary import ANOTHER_FOLDER
-from fpstore.errors import FpstoreError, InputError, StorageError, StoreNotFoundError
+from fpstore.errors import FpstoreError, StorageError, StoreNotFoundError
 from fpstore.io.arrow import import_pyarrow
 from fpstore.io.packages import import_package
+from fpstore.io.remote import first_line, open_filesystem
 
 SCRATCH = "fpstore-task-"  # begins the names of folders for copies on the disk of one machine
 BOOT = Path("/proc/sys/kernel/random/boot_id")  # of all processes of one kernel, in containers too
@@ -325,18 +325,8 @@ class StoredPlace(Place):
         scheme, _, location = uri.partition("://")
         bucket, _, path = location.partition("/")
         self.uri = f"{scheme}://{bucket}/{path}".rstrip("/")
-        if "?" in uri or urlsplit(f"{scheme}://{bucket}").password is not None:
-            shown = f"{scheme}://{bucket.rpartition('@')[2]}".partition("?")[0]
-            advice = (
-                "give its settings and credentials by variables of the environment, such as "
-                "AWS_ENDPOINT_URL"
-            )
-            raise InputError(f"{shown}: a plan keeps the URI of an object store: {advice}")
-        try:
-            self._system, top = fs.FileSystem.from_uri(f"{scheme}://{bucket}/")
-        except (self._arrow.ArrowException, ValueError, OSError) as error:
-            raise InputError(f"{self.uri}: {first_line(error)}", path=self.uri) from error
-        self._path = f"{top.rstrip('/')}/{path.strip('/')}".rstrip("/")
+        self._system, top = open_filesystem(uri)
+        self._path = f"{top}/{path.strip('/')}".rstrip("/")
         self._selector = fs.FileSelector
 
     def size(self, name: str) -> int | None:
@@ -459,10 +449,6 @@ class StoredPlace(Place):
             raise StoreNotFoundError(f"{where}: is not there", path=where) from error
         except (self._arrow.ArrowException, ValueError, OSError) as error:
             raise StorageError(f"{where}: {first_line(error)}", path=where) from error
-
-
-def first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def full_uri(path: str | os.PathLike[str], argument: str) -> str:

@@ -1,0 +1,155 @@
+"""Inputs and outputs that URIs name, for the verbs of one process."""
+
+import gc
+import json
+import tempfile
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from commandline import failure, fine
+from inputs import json_lines
+
+import fpstore
+from fpstore.errors import InputError, StorageError, StoreExistsError
+from fpstore.hashing import SimHash, TextReader
+from fpstore.io import open_reader, open_writer
+from fpstore.io.remote import PREFIX, RemoteFile
+
+ROWS = [{"text": f"page {n // 2} of all the pages", "id": f"r{n}"} for n in range(8)]
+FIELD = ("--text-field", "text")
+EXACT = ("--threshold", 0.9, "-q")
+
+
+def copies():
+    return sorted(Path(tempfile.gettempdir()).glob(f"{PREFIX}*"))
+
+
+@pytest.fixture(params=["file", "memory"])
+def store(request, tmp_path, monkeypatch):
+    """Return the URI of a folder in a store, with a folder of two files of rows in it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    (tmp_path / "tmp").mkdir()
+    if request.param == "file":
+        uri = (tmp_path / "a store").as_uri().replace("%20", " ")
+    else:
+        fsspec = pytest.importorskip("fsspec")
+        fsspec.filesystem("memory").store.clear()
+        uri = "memory://bucket/a store"
+    for name, rows in {"in/a.jsonl": ROWS[:4], "in/deep/b.jsonl": ROWS[4:]}.items():
+        put(f"{uri}/{name}", json_lines(rows).encode())
+    put(f"{uri}/in/_SUCCESS", b"")
+    return uri
+
+
+def put(uri, data):
+    path = Path(tempfile.gettempdir(), "put")
+    path.write_bytes(data)
+    RemoteFile(uri).upload(path)
+    path.unlink()
+
+
+def get(uri):
+    path = Path(tempfile.gettempdir(), "got")
+    RemoteFile(uri).download(path)
+    data = path.read_bytes()
+    path.unlink()
+    return data
+
+
+def kept(data):
+    return [json.loads(line)["id"] for line in data.splitlines()]
+
+
+def test_files_and_folders_in_and_out(store):
+    result = fpstore.dedup(f"{store}/in", f"{store}/out", text="text", threshold=0.9)
+    assert result.kept.tolist() == [0, 2, 4, 6]
+    assert RemoteFile(f"{store}/out").names() == ["a.jsonl", "deep/b.jsonl"]
+    assert kept(get(f"{store}/out/a.jsonl")) == ["r0", "r2"]
+    assert kept(get(f"{store}/out/deep/b.jsonl")) == ["r4", "r6"]
+    lists = ("--removed", f"{store}/gone.csv.gz", "--clusters", "here.tsv", "--id-field", "id")
+    fine("dedup", f"{store}/in/a.jsonl", f"{store}/one.jsonl", *FIELD, *EXACT, *lists)
+    assert kept(get(f"{store}/one.jsonl")) == ["r0", "r2"]
+    assert get(f"{store}/gone.csv.gz")[:2] == b"\x1f\x8b"
+    assert len(Path("here.tsv").read_text().splitlines()) == 4
+    fine("boilerplate", f"{store}/one.jsonl", f"{store}/plain.jsonl", *FIELD, "-q")
+    assert get(f"{store}/plain.jsonl") == get(f"{store}/one.jsonl")
+    fine("decontaminate", f"{store}/one.jsonl", f"{store}/in/deep", *FIELD, "-q", "--ngram", 3)
+
+
+def test_no_copy_stays(store):
+    for _ in range(2):
+        fpstore.dedup(f"{store}/in", f"{store}/x.jsonl", text="text", overwrite=True)
+    with pytest.raises(InputError):
+        fpstore.dedup(f"{store}/in", f"{store}/y.jsonl", text="txt")
+    gc.collect()
+    assert copies() == []
+    assert sorted(path.name for path in Path("tmp").iterdir()) == []
+
+
+def test_stores_and_readers(store):
+    fine("build", "s.fps", f"{store}/in/a.jsonl", *FIELD, "--id-field", "id", "-q")
+    fine("insert", "s.fps", f"{store}/in/deep/b.jsonl", *FIELD, "--id-field", "id", "-q")
+    fine("export", "s.fps", "-o", f"{store}/s.tsv", "-q")
+    (chunk,) = open_reader(f"{store}/s.tsv")
+    assert sorted(chunk.ids) == [row["id"] for row in ROWS]
+    (chunk,) = TextReader(f"{store}/in/a.jsonl", SimHash(), text="text", id="id")
+    assert chunk.ids == ["r0", "r1", "r2", "r3"]
+    with open_writer(f"{store}/w.jsonl.zst", columns=["fingerprint"]) as writer:
+        writer.write({"fingerprint": [1, 2]})
+    (chunk,) = open_reader(f"{store}/w.jsonl.zst")
+    assert chunk.fingerprints.tolist() == [1, 2]
+
+
+def test_parquet_and_benchmarks(store):
+    pq.write_table(pa.Table.from_pylist(ROWS), "a.parquet")
+    put(f"{store}/a.parquet", Path("a.parquet").read_bytes())
+    fpstore.dedup(f"{store}/a.parquet", f"{store}/b.parquet", text="text", threshold=0.9)
+    Path("b.parquet").write_bytes(get(f"{store}/b.parquet"))
+    assert pq.read_table("b.parquet").to_pylist() == ROWS[::2]
+
+
+def test_errors_name_the_uri(store):
+    put(f"{store}/bad.jsonl", b'{"text": "a"}\n{\n')
+    for uri, message in ((f"{store}/bad.jsonl", "/bad.jsonl:2: not valid JSON"),):
+        with pytest.raises(InputError, match=message) as error:
+            fpstore.dedup(uri, text="text")
+        assert str(error.value).startswith(f"{uri}:2")
+    with pytest.raises(StorageError, match="gone: no such file or folder"):
+        fpstore.dedup(f"{store}/gone", text="text")
+    with pytest.raises(InputError, match="no row has the field 'txt'") as error:
+        fpstore.dedup(f"{store}/in/a.jsonl", text="txt")
+    assert str(error.value).startswith(f"{store}/in/a.jsonl")
+
+
+def test_what_is_refused(store):
+    put(f"{store}/full/a.jsonl", b"")
+    one = f"{store}/in/a.jsonl"
+    for source, output, more, kind, message in (
+        (one, one, {}, InputError, "is an input: name another output"),
+        (one, f"{store}/full/a.jsonl", {}, StoreExistsError, "exists: overwrite=True replaces"),
+        (f"{store}/in", f"{store}/full", {}, StoreExistsError, "exists, and has files"),
+        (f"{store}/in", f"{store}/in/new", {}, InputError, "the next run would read it"),
+        (one, f"{store}/x.csv", {}, InputError, r"a \.jsonl file"),
+        (one, f"{store}/x.jsonl", {"resume": "r"}, InputError, "is for outputs on a disk"),
+        (one, "x.jsonl", {"resume": "r"}, InputError, "resume= is for files on a disk"),
+    ):
+        with pytest.raises(kind, match=message):
+            fpstore.dedup(source, output, text="text", **more)
+    fpstore.dedup(one, f"{store}/y.jsonl", text="text")
+    fpstore.dedup(one, f"{store}/y.jsonl", text="text", overwrite=True)
+    with pytest.raises(InputError, match="is a URI, and a path is expected"):
+        fpstore.dedup(f"{store}/in", text=True)
+
+
+def test_schemes_that_nothing_knows(tmp_path):
+    pytest.importorskip("fsspec")
+    assert "foo://x/a.jsonl: Protocol not known: foo" in failure(
+        "dedup", "foo://x/a.jsonl", "out.jsonl", *FIELD
+    )
+    for uri in ("s3://user:secret@host/a.jsonl", "s3://bucket/a.jsonl?endpoint_override=x"):
+        message = failure("dedup", uri, "out.jsonl", *FIELD)
+        assert "secret" not in message
+        assert "variables of the environment" in message

@@ -61,12 +61,12 @@ def pypi(package: str, folder: Path) -> Path:
     """Download the source distribution of a package with pip, and unpack it; return the folder."""
     target = folder / package
     if not target.exists():
-        with tarfile.open(download(package, "--no-binary=:all:", folder)) as opened:
+        with tarfile.open(download(package, folder, "--no-binary=:all:")) as opened:
             opened.extractall(target, filter="data")
     return target
 
 
-def download(requirement: str, kind: str, folder: Path) -> Path:
+def download(requirement: str, folder: Path, kind: str) -> Path:
     """Download a package with pip, by an option for its kind; return the archive."""
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         command = [sys.executable, "-m", "pip", "download", "-qq", "--no-deps", kind]

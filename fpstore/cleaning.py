@@ -656,9 +656,7 @@ def remove_passages(
 
     resources = make_resources(memory, threads, progress)
     job = passage_job(text, words, bytes, keep, score, id, drop_above, whole_lines)
-    corpus = open_corpus(
-        source, text is True, encoding=encoding, format=format, skip_bad=skip_bad
-    )
+    corpus = open_corpus(source, text is True, encoding=encoding, format=format, skip_bad=skip_bad)
     return remove_corpus_passages(
         corpus, job, resources, output, check_flag(overwrite, "overwrite")
     )

@@ -40,6 +40,7 @@ ACTIONS = ("cut", "list")
     content.TEXT,
     option("--text-field NAME", "Column or JSON field of the texts.", options.NAME),
     options.ID_FIELD,
+    content.SKIP_BAD,
     options.SUFFIXES,
     options.ENCODING,
     options.ROW_FORMAT,

@@ -76,7 +76,6 @@ OPERATIONS: dict[str, Callable[[Bench], Result]] = {
     "clusters": corpus.clusters,
     "join": cleaning.join,
     "dedup": cleaning.dedup,
-    "copies": cleaning.copies,
     "passages": passages.passages,
     "removal": removal.removal,
     "bands": banded.bands,

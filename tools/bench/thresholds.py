@@ -24,26 +24,28 @@ THRESHOLDS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 UNRELATED, VOCABULARY, WORDS_BEHIND = 20_000, 50_000, 143
 LINES, WORDS_OF_LINE = 5, 7
 COMMON_THRESHOLDS = (0.3, 0.4, 0.5)
+SEARCHES: dict[str, dict[str, Any]] = {
+    "texts": {},
+    "exact estimate": {"search": "exact"},
+    "bands estimate": {"search": "bands"},
+}
 Floats = npt.NDArray[np.float64]
 
 
 def thresholds(bench: Bench) -> Result:
-    """Deduplicate texts with planted copies, at many thresholds, by both searches, verified."""
+    """Deduplicate texts with planted copies, at many thresholds, and by estimates."""
     texts, similarities = _texts(bench.seed, SMOKE_PAIRS if bench.smoke else PAIRS)
     table = pa.table({"text": texts})
     out: Result = {"texts": len(texts), "similarities": [MIN_SIMILARITY, 1]}
     for threshold in THRESHOLDS:
         row: Result = {}
-        for search in ("exact", "bands"):
-            for verify in (False, True):
-                start = time.process_time()
-                result = fpstore.dedup(
-                    table, text="text", threshold=threshold, search=search, verify=verify, threads=1
-                )
-                seconds = time.process_time() - start
-                row[search + (", verified" if verify else "")] = _judged(
-                    result, similarities, threshold
-                ) | {"processor_seconds": round(seconds, 2)}
+        for name, how in SEARCHES.items():
+            start = time.process_time()
+            result = fpstore.dedup(table, text="text", threshold=threshold, threads=1, **how)
+            seconds = time.process_time() - start
+            row[name] = _judged(result, similarities, threshold) | {
+                "processor_seconds": round(seconds, 2)
+            }
         out[str(threshold)] = row
     return out | {"common line": _with_common_lines(bench)}
 
@@ -56,14 +58,12 @@ def _with_common_lines(bench: Bench) -> Result:
     texts = [" ".join(f"v{word}" for word in row) for row in words.tolist()]
     for threshold in COMMON_THRESHOLDS:
         row: Result = {"texts": count}
-        for name, verify in (("by default", None), ("not verified", False)):
+        for name, how in (("texts", SEARCHES["texts"]), ("estimate", {"estimate": True})):
             removed, start = [], time.process_time()
             for line in range(LINES):
                 front = " ".join(f"l{line}{place}" for place in range(WORDS_OF_LINE))
                 table = pa.table({"text": [f"{front} {text}" for text in texts]})
-                result = fpstore.dedup(
-                    table, text="text", threshold=threshold, verify=verify, threads=1
-                )
+                result = fpstore.dedup(table, text="text", threshold=threshold, threads=1, **how)
                 removed.append(len(result.removed.rows))
             row[name] = {
                 "removed": removed,

@@ -39,6 +39,7 @@ from fpstore.building.columns import SortedRows
 from fpstore.building.external_sort import Sorter
 from fpstore.disk.temporary import SpilledNumbers, array_on_disk
 from fpstore.errors import InputError, plural, show
+from fpstore.hashing.documents import DocumentFiles
 from fpstore.io.scores import NULL, concatenate_keys, ranks_of_keys, rows_of_keys
 from fpstore.io.source import Batch, Projection, RowSource
 from fpstore.io.tables import Tabular, arrow_table
@@ -355,39 +356,36 @@ class PassageSearch:
 
     def read_windows(self, documents: _Documents, places: Sorter) -> Sorter:
         """Read the corpus again, and return the windows around grams at some places, to sort."""
-        job, label = self._job, self._corpus.label
+        job = self._job
+        if isinstance(self._corpus, DocumentFiles):
+            self._corpus.silence()
         most = min(places.rows * (job.size - job.gram + 1), int(documents.lims[-1]))
         windows = self._sorter(2, most, words=2)
         stream = _Ascending(part.keys for part in self._groups(places, "sorting places"))
 
-        def batches() -> Iterator[tuple[Batch, int, int, Words]]:
+        def batches() -> Iterator[tuple[Batch, int, Words]]:
             start = 0
             for batch in self._corpus.batches(job.projection):
                 end = start + len(batch.flags)
                 if end > len(documents):
-                    raise _changed(label)
+                    raise InputError(f"{self._corpus.label}: changed while it was read")
                 first, last = (int(documents.lims[row]) for row in (start, end))
-                yield batch, start, first, stream.take(last)[0] - np.uint64(first)
+                yield batch, first, stream.take(last)[0] - np.uint64(first)
                 start = end
                 self._resources.report("reading again", end, len(documents))
-            if start != len(documents):
-                raise _changed(label)
 
-        def work(item: tuple[Batch, int, int, Words]) -> tuple[Words, Words, Words] | None:
-            batch, _, _, chosen = item
+        def work(item: tuple[Batch, int, Words]) -> tuple[Words, Words, Words] | None:
+            batch, _, chosen = item
             if not len(chosen):
                 return None
             return _kernel.window_keys(*_encoded(batch), job.in_words, job.size, job.gram, chosen)
 
-        for (batch, start, first, _), result in map_in_order(
+        for (_, first, _), result in map_in_order(
             work, batches(), self._resources.threads, WAITING_BATCHES
         ):
             if result is None:
                 continue
-            keys, window_places, units = result
-            sizes = np.diff(documents.lims[start : start + len(batch.flags) + 1])
-            if not np.array_equal(sizes[batch.flags], units.view(np.int64)):
-                raise _changed(label)
+            keys, window_places, _ = result
             windows.add(keys, window_places + np.uint64(first))
         self._corpus.check_unchanged()
         return windows
@@ -434,10 +432,6 @@ def _first_members(lims: Lims, ranks: Words | None) -> npt.NDArray[np.int64]:
     places = np.flatnonzero(ranks == least[owners])
     firsts: npt.NDArray[np.int64] = places[is_run_start(owners[places])]
     return firsts
-
-
-def _changed(label: str) -> InputError:
-    return InputError(f"{label}: changed while it was read")
 
 
 class _Ascending:

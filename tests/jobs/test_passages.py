@@ -23,6 +23,7 @@ from speeds import crossed
 
 import fpstore
 from fpstore import _kernel
+from fpstore.building import external_sort
 from fpstore.errors import InputError, StoreExistsError
 
 BLANKS = [" ", "  ", "\n", "\n\n", "\t", "\u00a0", "\u2003", "\u3000", "\u2028", "\x1c"]
@@ -163,8 +164,13 @@ def runs(flags):
 
 @pytest.mark.parametrize("keep", ["first", "longest", "highest"])
 @pytest.mark.parametrize("spilled", [False, True])
-def test_against_a_suffix_automaton(set_limits, keep, spilled):
+def test_against_a_suffix_automaton(set_limits, monkeypatch, keep, spilled):
+    runs_of_rows = []
     if spilled:  # sorted runs of a few rows
+        append = external_sort.Runs.append
+        monkeypatch.setattr(
+            external_sort.Runs, "append", lambda *of: runs_of_rows.append(append(*of))
+        )
         set_limits(pair_bytes=1 << 21, sample_step=2, copy_rows=8, parquet_batch_bytes=1 << 9)
     for seed in range(8 if spilled else 40):
         rng = random.Random(f"{seed}{keep}")
@@ -216,6 +222,37 @@ def test_against_a_suffix_automaton(set_limits, keep, spilled):
         if order is None:
             assert found == wanted
         assert [item[:3] for item in found] == [item[:3] for item in wanted]
+    assert len(runs_of_rows) > 20 or not spilled
+
+
+def test_scores_beside_null_texts():
+    """A row without a text has no part; the others keep their scores and ids."""
+    texts, scores = [None, COPIED, None, COPIED, COPIED, None], [9, 1, None, 3, 3, 7]
+    table = pa.table({"text": texts, "score": scores, "url": list("abcdef")})
+    result = fpstore.remove_passages(
+        table, text="text", words=5, keep="highest", score="score", id="url"
+    )
+    assert result.table["url"].to_pylist() == ["a", "c", "d", "f"]
+    assert removed_rows(result, "row", "id") == [(1, "b"), (4, "e")]
+
+
+def test_words_that_are_not_repeated_take_little_disk():
+    """One row of 12 bytes for some 13 words, and no row for a window."""
+    table = pa.table({"text": [" ".join(f"w{number}" for number in range(20_000))]})
+    result = fpstore.remove_passages(table, text="text")
+    assert 12 * 20_000 / 14 < result.temporary_bytes < 12 * 20_000 / 12
+    assert (result.changed, result.longest) == (0, 20_000)
+
+
+def test_notices_come_once(tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.bin").write_bytes(b"\0")
+    for name in "bc":
+        (tmp_path / "in" / f"{name}.txt").write_text(COPIED)
+    done = run("passages", tmp_path / "in", tmp_path / "out", "--text", "--words", 5)
+    assert done.stderr.count("left out") == 1
+    assert "1 file left out, binary, not text" in done.stderr
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["b.txt"]
 
 
 def test_every_window_has_a_gram_and_equal_windows_have_equal_ones():

@@ -86,7 +86,7 @@ def boilerplate(args: Arguments) -> None:
     $ fpstore boilerplate corpus.parquet plain.parquet --text-field text --unit line \
         --more-than 20 --least-chars 20 --removed lines.csv --force
     $ fpstore boilerplate corpus.parquet plain.parquet --text-field text --more-than 1 --within \
-        --keep-first --fold-digits
+        --keep-first --fold-digits --force
     $ fpstore boilerplate notes plain-notes --text --suffix .txt --encoding utf-8 --quiet
     """
     kind = content.declared_kind(args)

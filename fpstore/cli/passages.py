@@ -104,10 +104,12 @@ def passages(args: Arguments) -> None:
     a new folder, with --text a folder of texts.
 
     $ fpstore passages corpus.parquet cut.parquet --text-field text
-    $ fpstore passages corpus.parquet --text-field text --action list --passages passages.csv
+    $ fpstore passages corpus.parquet --text-field text --action list --passages passages.csv \
+        --id-field id
     $ fpstore passages pages.jsonl cut.jsonl --text-field text --bytes 200 --keep highest \
-        --score-field score --passages passages.csv --id-field url --force
-    $ fpstore passages corpus.parquet kept.parquet --text-field text --words 20 --drop-above 0.5
+        --score-field score
+    $ fpstore passages corpus.parquet cut.parquet --text-field text --words 20 --drop-above 0.5 \
+        --force
     $ fpstore passages notes cut-notes --text --suffix .txt --words 20 --whole-lines --quiet
     """
     kind = content.declared_kind(args)

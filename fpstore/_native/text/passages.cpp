@@ -205,7 +205,7 @@ void make_keys(const UnitTexts& texts, const Lengths& lengths, const uint64_t* g
       const size_t stop_at = std::min(at, units.size() - lengths.size);
       for (next = std::max(next, at > before ? at - before : 0); next <= stop_at; ++next) {
         for (Roll& roll : rolls) {
-          rolled + 1 == next && next ? roll.step(units, rolled) : roll.begin(units, next);
+          rolled + 1 == next&& next ? roll.step(units, rolled) : roll.begin(units, next);
           keys->push_back(roll.hash());
         }
         places->push_back(first + next);

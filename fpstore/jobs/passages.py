@@ -695,9 +695,8 @@ def _characters(data: bytes, places: Array) -> npt.NDArray[np.int64]:
     """Return places of bytes as places of characters."""
     if data.isascii():
         return places.astype(np.int64)
-    starts = (np.frombuffer(data, np.uint8) & 0xC0) != 0x80
-    out: npt.NDArray[np.int64] = list_lims(starts)[places]
-    return out
+    later_bytes = np.flatnonzero((np.frombuffer(data, np.uint8) & 0xC0) == 0x80)
+    return places.astype(np.int64) - np.searchsorted(later_bytes, places.view(np.int64))
 
 
 def _whole_characters(data: bytes, starts: Words, ends: Words) -> tuple[list[int], list[int]]:

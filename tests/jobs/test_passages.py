@@ -591,7 +591,7 @@ def test_what_is_refused(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text(json_lines({"text": text} for text in PLAIN))
     for how, message in (
-        ({"text": "none"}, "field 'none' is missing"),
+        ({"text": "none"}, "no row has the field 'none'"),
         ({"text": ["a", "b"]}, "text must be the name of one column of texts"),
         ({"text": "text", "words": 0}, "words must be"),
         ({"text": "text", "bytes": 2**31}, "bytes must be"),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from fpstore.base.arguments import printable
+from fpstore.base.arguments import check_path, is_uri, printable
 from fpstore.base.width import WIDTHS
 from fpstore.cli.options import argument, option
 from fpstore.cli.signals import advice_on_interrupt
@@ -42,6 +42,10 @@ def resume_folder(args: Arguments) -> Path | None:
     if args.output == "-":
         if resume:
             fail("--resume needs an output file: name one with --output")
+        return None
+    if is_uri(args.output):
+        if resume:
+            check_path(args.output, "the output")  # which refuses it
         return None
     folder = Path(f"{args.output.rstrip('/')}{SUFFIX}")
     remove_ended(folder)

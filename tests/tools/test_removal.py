@@ -280,7 +280,7 @@ def test_operation_reports_and_prints(tmp_path):
     assert sets["pages"]["tools"]["fpstore"]["removed"] >= 0
     command = [sys.executable, "-m", "bench.removal", report]
     done = subprocess.run(command, cwd=TOOLS, capture_output=True, text=True, check=True)
-    assert "| tool | wrong | weather lost | pages lost |" in done.stdout
+    assert "| tool | sets | wrong | weather lost | pages lost |" in done.stdout
     wrong = [sys.executable, TOOLS / "bench", "removal", "--smoke", "--only", "nothing"]
     done = subprocess.run(wrong, capture_output=True, text=True)
     assert done.returncode == 1

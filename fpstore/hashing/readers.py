@@ -696,7 +696,8 @@ class VectorReader(HashingReader):
             assert batch.vectors is not None
             for block in self._blocks(name, batch.vectors, done):
                 with error_location(name):
-                    rows, known, _ = self.fingerprinter.hashed(block)
+                    hashed = self.fingerprinter.hashed(block)
+                rows, known = hashed.rows, hashed.known
                 for place in np.flatnonzero(~known).tolist():
                     self.left_out["zero"] += 1
                     self._notify(name, block.first + place)

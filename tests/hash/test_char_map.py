@@ -71,8 +71,8 @@ def by_python(simhash, texts):
 
 
 def by_kernel(simhash, texts):
-    rows, known, _ = simhash.hashed(texts)
-    return rows.tolist(), known.tolist()
+    hashed = simhash.hashed(texts)
+    return hashed.rows.tolist(), hashed.known.tolist()
 
 
 def handed_back(text):

@@ -203,6 +203,7 @@ def resembling_pairs(texts: Sequence[str], least: float, threads: int = 1) -> Pl
     for start, bits in distances_in_blocks(hashed.rows):
         near = start + np.array(np.nonzero(bits <= radius))
         near = near[:, (near[0] < near[1]) & hashed.known[near].all(0)]
-        _, similarities = sets.shares(*near.astype(np.uint64))
+        smaller, larger = np.ascontiguousarray(near).view(np.uint64)
+        _, similarities = sets.shares(smaller, larger)
         pairs.append(near[:, similarities >= least])
     return np.concatenate(pairs, axis=1)

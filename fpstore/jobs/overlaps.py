@@ -111,6 +111,12 @@ class Shared(NamedTuple):
         return Shared(smaller[flags], larger[flags], rare[flags], total[flags])
 
 
+def share_several(shared: Shared, sizes: npt.NDArray[np.int64]) -> Flags:
+    """Return which pairs share MIN_SHARED features, or all of a text of one; most share one."""
+    flags: Flags = (shared.total >= MIN_SHARED) | (sizes[shared.smaller.view(np.intp)] == 1)
+    return flags
+
+
 def may_contain(
     shared: Shared,
     sizes: npt.NDArray[np.int64],
@@ -193,9 +199,7 @@ def _shared_pairs(
         crowded += np.bincount(pairs.crowded.view(np.intp), minlength=len(texts)).astype(np.uint32)
     for part in sorter.groups(lambda _: None):
         shared = count_shared(part.keys, part.counts.view(np.int64))
-        # most pairs share one feature
-        several = (shared.total >= MIN_SHARED) | (texts.sizes[shared.smaller.view(np.intp)] == 1)
-        yield shared.select(several), crowded
+        yield shared.select(share_several(shared, texts.sizes)), crowded
 
 
 def pair_keys(pairs: Pairs) -> Words:

@@ -140,8 +140,9 @@ class Plan:
     ) -> Plan:
         r"""Plan a job of any kind: write its tasks to a folder, and claim its output.
 
-        The stages of a deduplication are hash, links, components, members, decide and copy, and
-        for a list of removed rows ranks, clusters and list; `Beyond one machine` in the guide says
+        The stages of a deduplication of texts are hash, equal, sample, pairs, candidates, check,
+        components, members, decide and copy; where fingerprints decide, links stands for the five
+        behind hash. A list of removed rows adds ranks, clusters and list; `Beyond one machine` in the guide says
         what they read and write.
 
         Parameters

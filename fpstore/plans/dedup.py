@@ -110,6 +110,7 @@ from fpstore.work.ids import concatenate_ids, plain_ids, take_ids
 from fpstore.work.pieces import Pieces, PieceWriter, concatenate_arrays
 
 STAR_ROWS = 200_000_000  # at most, one task unites the links
+SET_ROWS = 16  # rows of fingerprints in the memory of one with its set of features
 
 
 def _exact_slicing(job: DedupJob, rows: int, slice_rows: int) -> Slicing:
@@ -186,7 +187,8 @@ class DedupWork(Work):
             if job.rule is None
             else Cut([], 1),
             star_bits=slice_bits(rows, slice_rows) if rows > star_rows else None,
-            groups_bits=(rows // slice_rows).bit_length(),
+            # sets of features are larger than fingerprints
+            groups_bits=(rows * (1 if job.rule is None else SET_ROWS) // slice_rows).bit_length(),
             output=choose_output(spec.output, inputs, spec.removed),
         )
 

@@ -34,6 +34,7 @@ from fpstore.jobs.overlaps import (
     may_contain,
     pair_keys,
     pair_rows,
+    share_several,
     sort_key,
 )
 from fpstore.jobs.text_sets import TextSets, join_sets
@@ -175,6 +176,8 @@ def write_candidates(plan: PlanFolder, part: int, writer: PieceWriter, least: fl
         larger[starts],
         *(_sums(column[order], starts) for column in (rare, total)),
     )
+    several = share_several(shared, texts.sizes)
+    shared, starts = shared.select(several), starts[several]
     crowded = np.zeros(len(texts), np.uint32)
     for pieces in paired:
         crowded += np.bincount(pieces.read("crowded", part), minlength=len(texts)).astype(np.uint32)

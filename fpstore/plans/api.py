@@ -142,8 +142,8 @@ class Plan:
 
         The stages of a deduplication of texts are hash, equal, sample, pairs, candidates, check,
         components, members, decide and copy; where fingerprints decide, links stands for the five
-        behind hash. A list of removed rows adds ranks, clusters and list; `Beyond one machine` in the guide says
-        what they read and write.
+        behind hash. A list of removed rows adds ranks, clusters and list. `Beyond one machine` in
+        the guide says what they read and write.
 
         Parameters
         ----------

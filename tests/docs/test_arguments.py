@@ -521,7 +521,7 @@ def test_every_argument_of_simhash_and_of_the_document_reader(here):
     table = takes(
         {
             "shingle weighting width hash case": NOTHING,
-            "punctuation marks digits spaces hyphens order": NOTHING,
+            "punctuation marks digits spaces hyphens order chinese": NOTHING,
             "size": {"1", "numpy 1", "99"},
             "seed": {"0", *COUNTS},
             "normalize": FLAGS,

@@ -146,7 +146,8 @@ NOTED_CHANCE = 0.01  # pairs of unrelated texts within the radius, for each text
     ),
     option(
         "--removed FILE",
-        "Also write the rows that are removed, with a header: row, id, kept_row, kept, cluster, "
+        "Also write the rows that are removed, with a header: row, id, shard (the name of its "
+        "file in the folder of the inputs), kept_row, kept, kept_shard, cluster, "
         "with --against also reference (1 if the kept document is there), then rule, contained, "
         "similarity, pieces, kept_pieces or, for estimates, distance.",
     ),

@@ -5,11 +5,15 @@ The kept rows of each file go to a file of the same name in a new folder.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Self
 
-from fpstore.base.aliases import Flags, Progress
+import numpy as np
+
+from fpstore.base.aliases import Flags, Progress, Words
 from fpstore.base.arguments import printable
 from fpstore.base.arrays import list_lims
 from fpstore.base.pools import Pool, await_result
@@ -20,6 +24,7 @@ from fpstore.errors import InputError, plural
 from fpstore.io.lines import LineRows
 from fpstore.io.parquet import ParquetRows
 from fpstore.io.sink import Complete
+from fpstore.io.source import RowSource
 
 Shards = LineRows | ParquetRows
 Copy = Callable[[Shards, slice, Path, Progress], None]
@@ -53,6 +58,42 @@ def shard_places(corpus: Shards) -> list[Path]:
             )
         paths[place] = path
     return list(paths)
+
+
+class ShardNames:
+    """The name of the file of each row, for lists.
+
+    It is the path in the folder of the inputs, behind the name of that folder if there are several
+    inputs; of a file that is an input, its name. If two files would share a name, all have the
+    paths by which they are read. Rows of a table have no name, and files that are texts have none
+    beside their ids, which are their paths.
+    """
+
+    def __init__(self, names: Sequence[str], rows_of_files: Sequence[int]) -> None:
+        """Take the names of files, and how many of all rows each of them has, in order."""
+        self._names, self._ends = [*names, ""], np.cumsum([0, *rows_of_files])[1:]
+
+    @classmethod
+    def of_corpus(cls, corpus: RowSource) -> Self:
+        """Return the names of the files of a corpus that has been read."""
+        if not isinstance(corpus, Shards):
+            return cls([], [])
+        names = [
+            shard_name(relative_path(corpus.source_paths, Path(path))) for path in corpus.paths
+        ]
+        if len(set(names)) < len(names):
+            names = list(corpus.names)
+        return cls(names, corpus.rows_of_files)
+
+    def at(self, rows: Words) -> list[str]:
+        """Return the name of the file of each row, by row numbers."""
+        places = np.searchsorted(self._ends, rows, side="right")
+        return [self._names[place] for place in places.tolist()]
+
+
+def shard_name(path: str | os.PathLike[str]) -> str:
+    r"""Return a path as a list has it: a control, or a byte that is not UTF-8, reads ``\xff``."""
+    return printable(Path(path).as_posix())
 
 
 def copy_shards(

@@ -40,6 +40,8 @@ _KINDS: dict[str, ColumnKind] = {
     "contained": "share",
     "similarity": "share",
     "rule": "text",
+    "shard": "text",
+    "kept_shard": "text",
 }
 
 
@@ -175,6 +177,9 @@ class Writer:
             if kind == "share":
                 columns[name] = np.asarray(values, np.float64)
                 continue
+            if kind == "text":
+                columns[name] = _check_texts(name, values)
+                continue
             try:
                 checked = (
                     check_fingerprints(values, self._width)
@@ -219,7 +224,7 @@ def open_writer(
     columns : sequence of str or mapping
         Column names in order. "fingerprint", "query", "a" and "b" hold fingerprints, "distance"
         holds distances, "share", "contained" and "similarity" hold shares (float; NaN is a null),
-        "rule" holds strings, and others hold integers or strings. A
+        "rule", "shard" and "kept_shard" hold strings, and others hold integers or strings. A
         mapping to "fingerprint", "distance", "share" or "value" overrides this, and to "text", a
         column of strings also if it has no rows.
     header : bool
@@ -321,6 +326,19 @@ def open_writer(
         sink.abort()
         raise
     return Writer(sink, encoder, kinds, checked_width)
+
+
+def _check_texts(name: str, values: Any) -> list[str]:
+    """Return a column of strings, which may be empty."""
+    texts = list(values)
+    wrong = next((value for value in texts if not isinstance(value, str)), None)
+    if wrong is not None:
+        raise InputError(f"column {name!r} must hold strings, got {show(wrong)}")
+    try:
+        "".join(texts).encode("utf-8")
+    except UnicodeEncodeError:
+        raise InputError(f"column {name!r} has a string that UTF-8 cannot encode") from None
+    return texts
 
 
 def forbidden_characters(format_name: str) -> str:

@@ -20,6 +20,7 @@ from fpstore.base.resources import Resources
 from fpstore.base.width import distances_between
 from fpstore.errors import InputError, StoreExistsError, plural
 from fpstore.hashing.wrapper import unwrap_minhash
+from fpstore.io.shards import ShardNames
 from fpstore.io.source import RowSource
 from fpstore.jobs.bands import connect_by_bands
 from fpstore.jobs.clusters import Clusters
@@ -50,7 +51,7 @@ from fpstore.jobs.reference import (
 )
 from fpstore.jobs.removed import Removed
 from fpstore.jobs.text_sets import Rule, TextSets
-from fpstore.query.id_lookup import IdLookup, ids_at
+from fpstore.query.id_lookup import ids_at
 from fpstore.work.checkpoint import Checkpoint, JobIdentity, is_output, open_checkpoint_in
 
 COMPARED_AT_ONCE = 1 << 18
@@ -279,7 +280,7 @@ def find_duplicates(
     near_rows = rows[:0] if near is None else rows[near.places]
     flags = kept_flags(documents.is_compared, job.unknown, [removed_rows, near_rows])
     names = id_names(documents)
-    removed = Removed(members, evidence, rows, names, near)
+    removed = Removed(members, evidence, rows, names, near, ShardNames.of_corpus(corpus))
     clusters = Clusters(members.lims, names, members.documents, len(flags), evidence)
     not_compared = len(flags) - len(rows)
     return documents, Deduplication(flags, clusters, not_compared, removed, near_kept)
@@ -382,7 +383,9 @@ def _decide_by_texts(
     near_kept = int((connected_members.documents < own).sum() - (members.documents < own).sum())
     evidence = of_members(texts, members, job.rule)
     if other is not None:
-        members, near, evidence = _split_reference(members, evidence, id_names(other), own)
+        assert reference is not None
+        assert reference.corpus is not None
+        members, near, evidence = _split_reference(members, evidence, other, reference.corpus, own)
     return members, near, evidence, near_kept
 
 
@@ -414,7 +417,7 @@ def choose_by_rule(
 
 
 def _split_reference(
-    members: Members, evidence: Evidence, names: IdLookup, own: int
+    members: Members, evidence: Evidence, other: ComparedRows, corpus: RowSource, own: int
 ) -> tuple[Members, NearReference, Evidence]:
     """Return the groups of documents, and those that go for a document of a reference.
 
@@ -429,10 +432,10 @@ def _split_reference(
     kept = firsts[owners[near]][order] - np.uint64(own)
     found = NearReference(
         documents[order],
-        ids_at(names, kept),
+        ids_at(id_names(other), kept),
         select(select(evidence, near), order),
         of_store=False,
-    )
+    ).in_corpus(corpus, _row_numbers(other, kept))
     sizes = np.diff(members.lims)[firsts < own]
     kept_members = Members(list_lims(sizes), members.documents[~in_reference])
     return kept_members, found, select(evidence, ~in_reference)
@@ -534,4 +537,10 @@ def _find_near_corpus(
     candidates = near_candidates(
         side, documents.fingerprints, job.grouping.radius, job.projection.width, resources
     )
-    return NearReference.from_candidates(candidates, side)
+    near = NearReference.from_candidates(candidates, side)
+    return near.in_corpus(other, _row_numbers(other_documents, candidates.numbers))
+
+
+def _row_numbers(documents: ComparedRows, places: Words) -> Words:
+    """Return the numbers of rows among all, by the places of their documents."""
+    return documents.rows[places.view(np.intp)].astype(np.uint64)

@@ -18,6 +18,7 @@ from fpstore.base.width import Width, row_words
 from fpstore.building.builder import BuildOptions, build_store
 from fpstore.change.decisions import is_fresh, kind_with
 from fpstore.errors import InputError, StoreExistsError
+from fpstore.io.shards import ShardNames
 from fpstore.io.source import RowSource, unwritable_id
 from fpstore.jobs.compared import ComparedRows
 from fpstore.jobs.evidence import FINGERPRINT_COLUMNS, TEXT_COLUMNS, Evidence, of_distances
@@ -117,12 +118,17 @@ class Reference(NamedTuple):
 
 
 class NearReference(NamedTuple):
-    """Documents near a reference: places, ascending, with an id there and the evidence."""
+    """Documents near a reference: places, ascending, with an id there and the evidence.
+
+    Of a corpus, also the row there, and its file.
+    """
 
     places: npt.NDArray[np.intp]
     ids: Words | list[str]
     evidence: Evidence
     of_store: bool = True  # a store that was there when the job began
+    kept_rows: Words | None = None
+    kept_shards: list[str] | None = None
 
     @classmethod
     def from_candidates(cls, candidates: Candidates, side: Side) -> NearReference:
@@ -154,6 +160,9 @@ class NearReference(NamedTuple):
         for name, column in self.evidence.items():
             writer.add(f"near.{name}", column)
         writer.add_ids("near.kept", ids)
+        if self.kept_rows is not None and self.kept_shards is not None:
+            writer.add("near.kept_rows", self.kept_rows)
+            writer.add_ids("near.kept_shards", StringColumn.from_strings(self.kept_shards))
 
     @classmethod
     def saved(cls, checkpoint: Checkpoint) -> NearReference | None:
@@ -166,7 +175,15 @@ class NearReference(NamedTuple):
             if f"near.{name}" in pieces
         }
         ids = plain_ids(pieces.read_ids("near.kept"))
-        return cls(pieces.read("near.places"), ids, evidence, pieces.facts["store"])
+        near = cls(pieces.read("near.places"), ids, evidence, pieces.facts["store"])
+        if "near.kept_rows" not in pieces:
+            return near
+        shards = plain_ids(pieces.read_ids("near.kept_shards"))
+        return near._replace(kept_rows=pieces.read("near.kept_rows"), kept_shards=shards)
+
+    def in_corpus(self, corpus: RowSource, rows: Words) -> NearReference:
+        """Return the documents with the rows of a corpus that they are near to."""
+        return self._replace(kept_rows=rows, kept_shards=ShardNames.of_corpus(corpus).at(rows))
 
 
 def id_names(documents: ComparedRows) -> InMemoryIds | SpooledIds:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from fpstore.base.aliases import Words
 from fpstore.base.arrays import list_numbers
+from fpstore.io.shards import ShardNames
 from fpstore.io.tables import Tabular, arrow_table
 from fpstore.jobs.evidence import Evidence, evidence_columns, join, select, written
 from fpstore.jobs.grouping import Members
@@ -21,7 +22,8 @@ from fpstore.query.id_lookup import ChainedIds, IdLookup, InMemoryIds, ids_at, i
 def removed_columns(by_texts: bool, has_reference: bool) -> tuple[str, ...]:
     """Return the columns of a list of removed rows."""
     reference = ("reference",) if has_reference else ()
-    return ("row", "id", "kept_row", "kept", "cluster", *reference, *evidence_columns(by_texts))
+    kept = ("kept_row", "kept", "kept_shard")
+    return ("row", "id", "shard", *kept, "cluster", *reference, *evidence_columns(by_texts))
 
 
 class Removed(Tabular):
@@ -35,8 +37,8 @@ class Removed(Tabular):
     clusters : ndarray of uint64, shape (n,)
         The number of the cluster of both.
     in_reference : ndarray of bool, shape (n,)
-        Whether what was kept is a document of the reference. Then `kept_rows` and `clusters` mean
-        nothing.
+        Whether what was kept is a document of the reference. Then `kept_rows` are those of a
+        reference of files or of a table, and mean nothing for a store; `clusters` mean nothing.
     evidence : dict of str to ndarray, shape (n,)
         What is known of both. Where texts decide: ``rule``, a number of
         `fpstore.jobs.evidence.RULES`; ``contained``, the share of the pieces of the row that the
@@ -51,6 +53,7 @@ class Removed(Tabular):
         rows: npt.NDArray[np.intp],
         ids: IdLookup,
         reference: NearReference | None,
+        shards: ShardNames,
     ) -> None:
         """Take groups of places of documents, their evidence, and the row and id at each place."""
         firsts, cluster = members.lims[:-1], list_numbers(members.lims)
@@ -76,6 +79,14 @@ class Removed(Tabular):
         self.kept_rows = row_numbers[
             np.where(self.in_reference, documents, kept_places).view(np.intp)
         ]
+        self._shards, self._kept_shards = (
+            shards,
+            None if reference is None else reference.kept_shards,
+        )
+        self._places_in_reference = kept_places - np.uint64(len(rows))
+        if reference is not None and reference.kept_rows is not None:
+            places = self._places_in_reference[self.in_reference].view(np.intp)
+            self.kept_rows[self.in_reference] = reference.kept_rows[places]
         self._ids: tuple[IdLookup, Words] = (ids, documents)
         if reference is not None:
             ids = ChainedIds(ids, InMemoryIds(reference.ids), len(rows))
@@ -95,22 +106,33 @@ class Removed(Tabular):
     def batches(self) -> Iterator[dict[str, Any]]:
         """Yield the columns in batches of at most 65,536 rows.
 
-        The columns are ``row``, ``id``, ``kept_row``, ``kept``, ``cluster``, with a reference also
-        ``reference`` (1 if the kept document is there), and those of `evidence`. The ``rule`` is a
-        word.
+        The columns are ``row``, ``id``, ``shard`` (the name of its file), ``kept_row``, ``kept``,
+        ``kept_shard``, ``cluster``, with a reference also ``reference`` (1 if the kept document is
+        there), and those of `evidence`. The ``rule`` is a word.
         """
         names = removed_columns("rule" in self.evidence, self.has_reference)
         for rows, (ids, kept_ids) in ids_in_slices([self._ids, self._kept]):
             columns = {
                 "row": self.rows[rows],
                 "id": ids,
+                "shard": self._shards.at(self.rows[rows]),
                 "kept_row": self.kept_rows[rows],
                 "kept": kept_ids,
+                "kept_shard": self._shards_of_kept(rows),
                 "cluster": self.clusters[rows],
                 "reference": self.in_reference[rows].astype(np.uint64),
                 **written(self.evidence, rows),
             }
             yield {name: columns[name] for name in names}
+
+    def _shards_of_kept(self, rows: slice) -> list[str]:
+        """Return the file of each kept row; none for those of a store."""
+        names = self._shards.at(self.kept_rows[rows])
+        shards = self._kept_shards
+        for place in np.flatnonzero(self.in_reference[rows]).tolist():
+            number = int(self._places_in_reference[rows][place])
+            names[place] = "" if shards is None else shards[number]
+        return names
 
     def to_arrow(self, *, names: Mapping[str, str] | None = None) -> Any:
         """Return the columns as a ``pyarrow.Table``, as :meth:`fpstore.Matches.to_arrow` does."""

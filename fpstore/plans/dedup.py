@@ -26,6 +26,7 @@ from fpstore.errors import InputError
 from fpstore.hashing.base import SAMPLES
 from fpstore.hashing.html import MainText
 from fpstore.io.scores import concatenate_keys
+from fpstore.io.shards import ShardNames
 from fpstore.io.source import IdColumn, format_by_name
 from fpstore.io.writers import forbidden_characters
 from fpstore.jobs.bands import row_hashes
@@ -550,7 +551,14 @@ class DedupWork(Work):
     @stage("list")
     def _list(self, number: int, writer: PieceWriter, resources: Resources) -> None:
         assert self.output.removed is not None
-        write_list(writer, self.plan, number, self.output.removed, self._list_columns)
+        columns, shards = self._list_columns, self._shard_names()
+        write_list(writer, self.plan, number, self.output.removed, columns, shards)
+
+    def _shard_names(self) -> ShardNames:
+        """Return the names of the files of the rows of all parts."""
+        files = [number for part in self.parts for number in part.numbers]
+        counts = [pieces.facts["rows_of_files"] for pieces in self.plan.results("hash")]
+        return ShardNames([self.inputs[file].shard for file in files], list(chain(*counts)))
 
     @property
     def _list_columns(self) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from fpstore.io.binary import RAW_BITS, NpyRows, RawRows
 from fpstore.io.files import input_error
 from fpstore.io.parquet import ParquetRows, row_group_sizes, translate_parquet_errors
 from fpstore.io.reader import HEAD_BYTES, stored_files
-from fpstore.io.shards import Shards, shard_places
+from fpstore.io.shards import Shards, shard_name, shard_places
 from fpstore.io.source import Projection, format_by_name, format_suffix
 from fpstore.jobs.dedup_job import estimate_rows
 from fpstore.jobs.row_spec import RowsSpec
@@ -68,6 +68,11 @@ class InputSpec(NamedTuple):
     def suffix(self) -> str:
         """The extension of the format of the file."""
         return format_suffix(self.name) if self.format is None else f".{self.format}"
+
+    @property
+    def shard(self) -> str:
+        """The name of the file in lists."""
+        return shard_name(self.name)
 
     @property
     def is_raw(self) -> bool:

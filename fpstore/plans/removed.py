@@ -21,6 +21,7 @@ from fpstore.base.width import WIDTHS
 from fpstore.disk.refusals import translate_refusals
 from fpstore.io import open_writer
 from fpstore.io.arrow import import_pyarrow, is_text
+from fpstore.io.shards import ShardNames
 from fpstore.io.sink import Sink
 from fpstore.io.source import format_by_name, format_suffix
 from fpstore.io.writers import Writer
@@ -83,17 +84,24 @@ def write_row_numbers(writer: PieceWriter, plan: PlanFolder, number: int) -> Non
 
 
 def write_list(
-    writer: PieceWriter, plan: PlanFolder, part: int, list_path: str, columns: tuple[str, ...]
+    writer: PieceWriter,
+    plan: PlanFolder,
+    part: int,
+    list_path: str,
+    columns: tuple[str, ...],
+    shards: ShardNames,
 ) -> None:
     """Write the list of a part, in blocks of its format.
 
-    With a column ``reference``, the list also has rows that are near a reference.
+    With a column ``reference``, the list also has rows that are near a reference. ``shards`` names
+    the files of the rows of all parts.
     """
     numbered, decided = plan.results("clusters"), plan.results("decide")
-    tables = [_removed_rows(*pair, part) for pair in zip(numbered, decided, strict=True)]
+    tables = [_removed_rows(*pair, part, shards) for pair in zip(numbered, decided, strict=True)]
     if "reference" in columns:
-        tables.append(_near_rows(plan.result("hash", part), numbered[0].read("firsts")[part]))
-    strings = {"rule", *numbered[0].facts["strings"]}
+        first = numbered[0].read("firsts")[part]
+        tables.append(_near_rows(plan.result("hash", part), first, shards))
+    strings = {"rule", "shard", "kept_shard", *numbered[0].facts["strings"]}
     with scratch_folder() as folder:
         path = folder / f"list{format_suffix(list_path)}"  # the blocks are not compressed
         with _open_list(path, columns) as file:
@@ -128,29 +136,35 @@ def _open_list(path: Path, columns: tuple[str, ...]) -> Writer:
     return open_writer(path, columns=columns, width=WIDTHS[-1])
 
 
-def _removed_rows(numbered: Pieces, decided: Pieces, part: int) -> dict[str, Any]:
+def _removed_rows(
+    numbered: Pieces, decided: Pieces, part: int, shards: ShardNames
+) -> dict[str, Any]:
     """Return the columns of the rows of a part that one task has removed."""
     row, kept_row = numbered.read("removed", part), numbered.read("kept", part)
     ids, kept_ids = (decided.read_ids(name, part) for name in ("ids", "kept.ids"))
     return {
         "row": row,
         "id": row if ids is None else ids,
+        "shard": StringColumn.from_strings(shards.at(row)),
         "kept_row": kept_row,
         "kept": kept_row if kept_ids is None else kept_ids,
+        "kept_shard": StringColumn.from_strings(shards.at(kept_row)),
         "cluster": numbered.read("clusters", part),
         "reference": np.zeros(len(row), np.uint64),
         **_evidence(decided, "", part),
     }
 
 
-def _near_rows(hashed: Pieces, first: np.uint64) -> dict[str, Any]:
+def _near_rows(hashed: Pieces, first: np.uint64, shards: ShardNames) -> dict[str, Any]:
     """Return the columns of the rows of a part that are near the reference."""
     row, ids = hashed.read("near.rows").astype(np.uint64) + first, hashed.read_ids("near.ids")
     return {
         "row": row,
         "id": row if ids is None else ids,
+        "shard": StringColumn.from_strings(shards.at(row)),
         "kept_row": row,
         "kept": hashed.read_ids("near.kept"),
+        "kept_shard": StringColumn.from_strings([""] * len(row)),
         "cluster": np.zeros(len(row), np.uint64),
         "reference": np.ones(len(row), np.uint64),
         **_evidence(hashed, "near."),

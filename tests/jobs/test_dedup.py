@@ -173,12 +173,15 @@ def test_what_was_removed_and_why(tmp_path, monkeypatch, set_limits, group):
     result = fpstore.dedup(
         "c.jsonl", fingerprint="h", id="id", radius=4, group=group, keep="smallest"
     )
-    rows = [line.split("\t") for line in Path("r.tsv").read_text().splitlines()]
+    header, *rows = [line.split("\t") for line in Path("r.tsv").read_text().splitlines()]
+    columns = ["row", "id", "shard", "kept_row", "kept", "kept_shard", "cluster", "distance"]
+    assert header == columns
     names, members = [f"n{row}" for row in range(400)], {}
     for cluster, (kept, *others) in enumerate(result.clusters):
         members |= dict.fromkeys(others, (kept, cluster))
     assert [row[1] for row in rows] == [name for name in names if name in members] != []
-    for row, name, kept_row, kept, cluster, distance in rows:
+    for row, name, shard, kept_row, kept, kept_shard, cluster, distance in rows:
+        assert (shard, kept_shard) == ("c.jsonl", "c.jsonl")
         assert (names[int(row)], names[int(kept_row)], (kept, int(cluster))) == (
             name,
             kept,
@@ -194,15 +197,16 @@ def test_what_was_removed_and_why(tmp_path, monkeypatch, set_limits, group):
         {
             "row": int(a),
             "id": b,
+            "shard": "c.jsonl",
             "kept_row": int(c),
             "kept": d,
+            "kept_shard": "c.jsonl",
             "cluster": int(e),
             "distance": int(f),
         }
-        for a, b, c, d, e, f in rows
+        for a, b, _, c, d, _, e, f in rows
     ]
     fine("dedup", *arguments, "--removed", "r.parquet", "--quiet", "--force")
-    columns = ["row", "id", "kept_row", "kept", "cluster", "distance"]
     assert pq.read_table("r.parquet").column_names == columns
     for wrong, code, message in (
         (

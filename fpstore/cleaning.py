@@ -46,6 +46,7 @@ def dedup(
     search: str = "auto",
     against: Any = None,
     add: bool = False,
+    excerpts_of: int | None = None,
     fingerprinter: Any = None,
     format: str | None = None,
     decimal: bool = False,
@@ -153,6 +154,11 @@ def dedup(
         complete; a store that does not exist is created. With `resume`, the same call completes a
         run that was killed, and adds nothing twice. If you read an added batch again, every row
         matches itself.
+    excerpts_of : int, optional
+        Read the texts again, and let ``removed`` have the columns ``text`` and ``kept_text``: up to
+        this many characters of both, from a little before the first difference on, with one blank
+        for white space, and an ellipsis where a text was cut. Of equal texts, the beginning. Pages
+        of HTML have their main texts. A row of a store has no text.
     fingerprinter : Fingerprinter, optional
         Makes the fingerprints of texts, or of rows (:class:`fpstore.hashing.Fields`), instead of a
         `method`.
@@ -248,6 +254,7 @@ def dedup(
         unknown=unknown,
         search=search,
         against=against,
+        excerpts_of=excerpts_of,
         fingerprinter=fingerprinter,
         format=format,
         decimal=decimal,

@@ -15,7 +15,7 @@ from fpstore.base.arguments import printable
 from fpstore.cleaning import open_reference
 from fpstore.cli import content, options
 from fpstore.cli.content import FINGERPRINTS, TEXTS, Notices
-from fpstore.cli.options import argument, option
+from fpstore.cli.options import argument, option, whole_number
 from fpstore.cli.output import format_ids, not_compared_rows, print_table
 from fpstore.cli.outputs import (
     OUTPUT,
@@ -30,11 +30,12 @@ from fpstore.cli.verb import Arguments, fail, translate_usage_errors, verb
 from fpstore.errors import plural
 from fpstore.format.manifest import is_openable
 from fpstore.hashing.wrapper import unwrap_minhash
-from fpstore.io.source import RowSource
+from fpstore.io.source import RowSource, format_by_name
 from fpstore.jobs import GROUPINGS, KEEP_RULES, SEARCHES, UNKNOWN
 from fpstore.jobs.clusters import CORPUS_COLUMNS, TEXT_CLUSTER_COLUMNS
 from fpstore.jobs.dedup import Deduplication, deduplicate
-from fpstore.jobs.dedup_job import DEDUP_METHOD, DedupJob, DedupSpec
+from fpstore.jobs.dedup_job import DEDUP_METHOD, ONE_PROCESS, DedupJob, DedupSpec
+from fpstore.jobs.excerpts import MAX_CHARACTERS
 from fpstore.jobs.outputs import Listing
 from fpstore.jobs.reference import Reference
 from fpstore.jobs.removed import removed_columns
@@ -152,6 +153,13 @@ NOTED_CHANCE = 0.01  # pairs of unrelated texts within the radius, for each text
         "similarity, pieces, kept_pieces or, for estimates, distance.",
     ),
     option(
+        "--excerpts-of N",
+        "Let --removed have both texts, too: text and kept_text, up to N characters from a little "
+        "before the first difference on, with one blank for white space. The texts are read again. "
+        "fpstore review makes a page of them.",
+        whole_number(1, MAX_CHARACTERS),
+    ),
+    option(
         "--force",
         "Replace OUTPUT, --clusters and --removed, if they exist. A folder of rows is replaced if "
         "it holds only files of the same format. A folder of texts must be new or empty.",
@@ -187,6 +195,8 @@ def dedup(args: Arguments) -> None:
     $ fpstore dedup corpus.parquet clean.parquet --text-field text
     $ fpstore dedup corpus.parquet clean.parquet --text-field text --lossless \
         --removed removed.tsv --force
+    $ fpstore dedup corpus.parquet clean.parquet --text-field text --excerpts-of 300 \
+        --removed removed.parquet --force
     $ fpstore dedup corpus.parquet clean.parquet --text-field text --search bands --force
     $ fpstore dedup shards clean-shards --text-field text --threads 2 --format parquet
     $ fpstore dedup shards planned-shards --text-field text --plan shards.plan --slice-rows 1M
@@ -209,6 +219,8 @@ def dedup(args: Arguments) -> None:
     content.refuse_options_of_other_kinds(args, kind)
     if args.add and args.against is None:
         fail("--add inserts into the store that --against names")
+    if args.excerpts_of is not None and args.removed is None:
+        fail("--excerpts-of is for the list of --removed: name a file for it")
     fingerprinter = _fingerprinter_option(args, kind)
     notices = Notices(kind)
     spec = read_spec(
@@ -258,7 +270,7 @@ def _plan(args: Arguments, kind: str, spec: DedupSpec, reference: Reference | No
         fail("--text: a plan is for rows of files, not for files that are texts")
     if reference is not None and reference.store is None:
         fail("--against: a plan compares with a store: fpstore build makes one of files")
-    args.refuse("is not for plans", "add", "clusters", "resume", "skip_bad")
+    args.refuse("is not for plans", "add", "clusters", "resume", "skip_bad", *ONE_PROCESS)
     if args.slice_rows == 0:
         fail("--slice-rows: must be 1 or more")
     plan_or_run(args, spec, part_bytes=args.part_bytes, slice_rows=args.slice_rows)
@@ -391,7 +403,10 @@ def _listings(args: Arguments, job: DedupJob) -> list[Listing]:
             )
         )
     if args.removed is not None:
-        columns = removed_columns(job.rule is not None, args.against is not None)
+        has_excerpts = job.excerpts_of is not None
+        columns = removed_columns(job.rule is not None, args.against is not None, has_excerpts)
+        if has_excerpts and format_by_name(args.removed) == "txt":
+            fail("--excerpts-of: a .txt list has no texts: name .tsv, .csv, .jsonl or .parquet")
         opened = partial(open_list, columns, header=True)
         result.append(Listing(args.removed, opened, lambda result: result.removed.batches()))
     return result

@@ -42,6 +42,8 @@ _KINDS: dict[str, ColumnKind] = {
     "rule": "text",
     "shard": "text",
     "kept_shard": "text",
+    "text": "text",
+    "kept_text": "text",
 }
 
 
@@ -224,9 +226,9 @@ def open_writer(
     columns : sequence of str or mapping
         Column names in order. "fingerprint", "query", "a" and "b" hold fingerprints, "distance"
         holds distances, "share", "contained" and "similarity" hold shares (float; NaN is a null),
-        "rule", "shard" and "kept_shard" hold strings, and others hold integers or strings. A
-        mapping to "fingerprint", "distance", "share" or "value" overrides this, and to "text", a
-        column of strings also if it has no rows.
+        "rule", "shard", "kept_shard", "text" and "kept_text" hold strings, and others hold integers
+        or strings. A mapping to "fingerprint", "distance", "share" or "value" overrides this, and
+        to "text", a column of strings also if it has no rows.
     header : bool
         Begin delimited text with a line of column names.
     width : int

@@ -27,6 +27,7 @@ from fpstore.jobs.clusters import Clusters
 from fpstore.jobs.compared import ComparedRows, compared_rows
 from fpstore.jobs.dedup_job import DedupJob
 from fpstore.jobs.evidence import Evidence, near_store, of_distances, of_texts, select
+from fpstore.jobs.excerpts import TextReader, read_excerpts
 from fpstore.jobs.grouping import (
     IdReader,
     Members,
@@ -145,6 +146,12 @@ def deduplicate(
         if reference is not None and reference.adds and checkpoint is not None and resumed:
             _check_saved(checkpoint, reference, target)
         documents, result = find_duplicates(corpus, job, resources, checkpoint, reference, resumed)
+        if job.excerpts_of is not None:
+            reader = TextReader(replace(job.projection, score=None), job.fingerprinter, resources)
+            others = None if reference is None else reference.corpus
+            pairs = result.removed.pairs
+            excerpts = read_excerpts(pairs, reader, job.excerpts_of, corpus, others)
+            result = result._replace(removed=result.removed.with_excerpts(excerpts))
         if reference is None or not reference.adds:
             outputs.write(result, result.kept, resources, checkpoint)
             return result

@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from typing import Any
 
-from fpstore.base.arguments import check_choice, check_flag, check_number
+from fpstore.base.arguments import check_choice, check_flag, check_number, check_whole
 from fpstore.base.keywords import keyword
 from fpstore.base.width import WORD_BITS, Width
 from fpstore.design.families import check_radius
@@ -22,6 +22,7 @@ from fpstore.hashing.wrapper import can_have_bands, unwrap_minhash
 from fpstore.io.lines import LineRows
 from fpstore.io.source import Projection, RowSource
 from fpstore.jobs import GROUPINGS, KEEP_RULES, SEARCHES, UNKNOWN
+from fpstore.jobs.excerpts import MAX_CHARACTERS
 from fpstore.jobs.grouping import Grouping
 from fpstore.jobs.reference import Reference
 from fpstore.jobs.row_spec import RESOLVED, HashedRowsSpec
@@ -34,6 +35,7 @@ MAX_CHANCE = 0.001
 BANDS_RECALL = 0.995
 UNRELATED = 0.05  # similarity of unrelated texts, by a line of their page, or by phrases
 DEDUP_METHOD = "minhash"  # the default
+ONE_PROCESS = ("excerpts_of",)  # options that plans do not have
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ class DedupJob:
     by the radius and the groups of ``grouping``; then ``search`` is one of SEARCHES, and
     ``jaccard`` the similarity at which pairs are to be found, None without MinHash.
     ``near_store``: fingerprints are needed beside a rule, since a store has no texts.
+    ``excerpts_of`` is how many characters of texts the list of removed rows has, None for none.
     """
 
     projection: Projection
@@ -57,6 +60,7 @@ class DedupJob:
     fixed_radius: bool = False
     bands: Bands | None = None
     near_store: bool = False
+    excerpts_of: int | None = None
 
     @property
     def makes_fingerprints(self) -> bool:
@@ -191,6 +195,8 @@ class DedupSpec(HashedRowsSpec):
     removed : path-like, optional
         Of a plan: where :meth:`fpstore.plans.Plan.finish` lists the removed rows, as .tsv, .csv,
         .jsonl or .parquet, with the columns of ``fpstore dedup --removed``.
+    excerpts_of : optional
+        As for :func:`fpstore.dedup`; not of a plan.
     """
 
     source: Any = field(metadata=RESOLVED)
@@ -208,6 +214,7 @@ class DedupSpec(HashedRowsSpec):
     search: str = "auto"
     against: Any = field(default=None, metadata=RESOLVED)
     removed: Any = field(default=None, metadata=RESOLVED)
+    excerpts_of: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -221,6 +228,8 @@ class DedupSpec(HashedRowsSpec):
             if getattr(self, name) is not None:
                 check_number(getattr(self, name), 0, 1, name)
         check_flag(self.lossless, "lossless")
+        if self.excerpts_of is not None:
+            check_whole(self.excerpts_of, 1, MAX_CHARACTERS, "excerpts_of")
         if self.estimate is not None:
             check_flag(self.estimate, "estimate")
         if self.lossless and (self.threshold, self.contained) != (None, None):
@@ -371,6 +380,10 @@ class DedupSpec(HashedRowsSpec):
             raise InputError(
                 f"{keyword('keep', 'smallest')} needs a column of ids ({keyword('id')})"
             )
+        if self.excerpts_of is not None and fingerprinter is None:
+            raise InputError(
+                f"{keyword('excerpts_of')} shows texts, and the corpus has fingerprints"
+            )
         if rule is not None and fingerprinter is not None:
             fingerprinter.feature_sets([])  # an error comes before the work
         return DedupJob(
@@ -383,6 +396,7 @@ class DedupSpec(HashedRowsSpec):
             jaccard=self.jaccard(fingerprinter, grouping.radius),
             fixed_radius=self.radius is not None or store_radius == grouping.radius,
             near_store=near_store,
+            excerpts_of=self.excerpts_of,
         )
 
     def _with_store_defaults(self, store: Any) -> DedupSpec:

@@ -14,16 +14,20 @@ from fpstore.base.arrays import list_numbers
 from fpstore.io.shards import ShardNames
 from fpstore.io.tables import Tabular, arrow_table
 from fpstore.jobs.evidence import Evidence, evidence_columns, join, select, written
+from fpstore.jobs.excerpts import EXCERPT_COLUMNS, Excerpts, Pairs
 from fpstore.jobs.grouping import Members
 from fpstore.jobs.reference import NearReference
 from fpstore.query.id_lookup import ChainedIds, IdLookup, InMemoryIds, ids_at, ids_in_slices
 
 
-def removed_columns(by_texts: bool, has_reference: bool) -> tuple[str, ...]:
+def removed_columns(
+    by_texts: bool, has_reference: bool, has_excerpts: bool = False
+) -> tuple[str, ...]:
     """Return the columns of a list of removed rows."""
     reference = ("reference",) if has_reference else ()
     kept = ("kept_row", "kept", "kept_shard")
-    return ("row", "id", "shard", *kept, "cluster", *reference, *evidence_columns(by_texts))
+    names = ("row", "id", "shard", *kept, "cluster", *reference, *evidence_columns(by_texts))
+    return (*names, *EXCERPT_COLUMNS) if has_excerpts else names
 
 
 class Removed(Tabular):
@@ -44,6 +48,8 @@ class Removed(Tabular):
         `fpstore.jobs.evidence.RULES`; ``contained``, the share of the pieces of the row that the
         row that stays has; the Jaccard ``similarity`` of both; and how many ``pieces`` and
         ``kept_pieces`` they have. Where fingerprints decide: their ``distance``, in bits.
+    excerpts : Excerpts or None
+        Parts of both texts from where they differ on, if the call asked for them.
     """
 
     def __init__(
@@ -79,10 +85,9 @@ class Removed(Tabular):
         self.kept_rows = row_numbers[
             np.where(self.in_reference, documents, kept_places).view(np.intp)
         ]
-        self._shards, self._kept_shards = (
-            shards,
-            None if reference is None else reference.kept_shards,
-        )
+        self.excerpts: Excerpts | None = None
+        self._shards = shards
+        self._kept_shards = None if reference is None else reference.kept_shards
         self._places_in_reference = kept_places - np.uint64(len(rows))
         if reference is not None and reference.kept_rows is not None:
             places = self._places_in_reference[self.in_reference].view(np.intp)
@@ -100,6 +105,17 @@ class Removed(Tabular):
         )
         return new
 
+    @property
+    def pairs(self) -> Pairs:
+        """The rows, and those that are kept for them."""
+        return Pairs(self.rows, self.kept_rows, self.in_reference)
+
+    def with_excerpts(self, excerpts: Excerpts) -> Removed:
+        """Return the rows with excerpts of their pairs."""
+        new = copy(self)
+        new.excerpts = excerpts
+        return new
+
     def __len__(self) -> int:
         return len(self.rows)
 
@@ -108,10 +124,14 @@ class Removed(Tabular):
 
         The columns are ``row``, ``id``, ``shard`` (the name of its file), ``kept_row``, ``kept``,
         ``kept_shard``, ``cluster``, with a reference also ``reference`` (1 if the kept document is
-        there), and those of `evidence`. The ``rule`` is a word.
+        there), and those of `evidence`. The ``rule`` is a word. With `excerpts`, also ``text`` and
+        ``kept_text``.
         """
-        names = removed_columns("rule" in self.evidence, self.has_reference)
-        for rows, (ids, kept_ids) in ids_in_slices([self._ids, self._kept]):
+        excerpts = self.excerpts
+        names = removed_columns("rule" in self.evidence, self.has_reference, excerpts is not None)
+        places = np.arange(len(self), dtype=np.uint64)
+        texts = [] if excerpts is None else [(column, places) for column in excerpts]
+        for rows, (ids, kept_ids, *shown) in ids_in_slices([self._ids, self._kept, *texts]):
             columns = {
                 "row": self.rows[rows],
                 "id": ids,
@@ -122,6 +142,7 @@ class Removed(Tabular):
                 "cluster": self.clusters[rows],
                 "reference": self.in_reference[rows].astype(np.uint64),
                 **written(self.evidence, rows),
+                **dict(zip(EXCERPT_COLUMNS, map(list, shown), strict=False)),
             }
             yield {name: columns[name] for name in names}
 

@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from fpstore.base.aliases import Flags, Words
 from fpstore.base.arrays import list_lims, list_numbers
+from fpstore.base.keywords import keyword
 from fpstore.base.resources import Resources
 from fpstore.cleaning import open_reference
 from fpstore.errors import InputError
@@ -40,7 +41,7 @@ from fpstore.jobs.dedup import (
     kept_flags,
     of_members,
 )
-from fpstore.jobs.dedup_job import DedupJob, DedupSpec
+from fpstore.jobs.dedup_job import ONE_PROCESS, DedupJob, DedupSpec
 from fpstore.jobs.evidence import Evidence, of_distances, select
 from fpstore.jobs.grouping import Members, group_members, members_in_sets, rows_at
 from fpstore.jobs.removed import removed_columns
@@ -114,6 +115,13 @@ STAR_ROWS = 200_000_000  # at most, one task unites the links
 SET_ROWS = 16  # rows of fingerprints in the memory of one with its set of features
 
 
+def _refuse_in_plans(spec: DedupSpec) -> None:
+    """Raise InputError for an option that is for one process."""
+    name = next((name for name in ONE_PROCESS if getattr(spec, name)), None)
+    if name is not None:
+        raise InputError(f"{keyword(name)} is not for plans: leave it out, or run one process")
+
+
 def _exact_slicing(job: DedupJob, rows: int, slice_rows: int) -> Slicing:
     """Return the slices of the join of ``rows`` fingerprints."""
     return plan_slicing(rows, job.grouping.radius, job.projection.width.bits, slice_rows)
@@ -158,6 +166,7 @@ class DedupWork(Work):
                 "a plan is for rows of files: text=True, where each file is a text, is for "
                 "fpstore.dedup"
             )
+        _refuse_in_plans(spec)
         with open_reference(spec) as reference:
             if reference is not None and reference.store is None:
                 raise InputError(

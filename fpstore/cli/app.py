@@ -49,6 +49,7 @@ _VERBS = {  # by their purpose; the modules of the others are not imported
         "dedup": "dedup",
         "decontaminate": "decontaminate",
         "boilerplate": "boilerplate",
+        "review": "review",
         "passages": "passages",
         "pairs": "jobs",
         "cluster": "jobs",

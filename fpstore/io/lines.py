@@ -327,14 +327,18 @@ class LineRows(RowFiles):
 
     def kept_rows(self, flags: RowFlags) -> Iterator[tuple[LineParser, list[Row]]]:
         """Yield the rows whose flags are set, some at a time, with the parser of their file."""
+        for parser, rows in self.all_rows():
+            yield parser, list(compress(rows, flags.take(len(rows)).tolist()))
+        flags.finish()
+
+    def all_rows(self) -> Iterator[tuple[LineParser, list[Row]]]:
+        """Yield all rows, some at a time, with the parser of their file."""
         self.bytes_done = 0
         for file in self.files:
             parser = self._parser(file.name)
             parser.broken = BrokenLines() if self.skip_bad else None
             for block, first in self._blocks(file, parser):
-                rows = list(parser.rows(block, first))
-                yield parser, list(compress(rows, flags.take(len(rows)).tolist()))
-        flags.finish()
+                yield parser, list(parser.rows(block, first))
 
     def _blocks(
         self, file: InputFile, parser: LineParser, projection: Projection | None = None

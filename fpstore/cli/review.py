@@ -1,0 +1,59 @@
+"""The verb ``review``."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePath
+
+import click
+
+from fpstore.base.arguments import is_uri, printable
+from fpstore.cli import options
+from fpstore.cli.options import argument, check_output_path, option, whole_number
+from fpstore.cli.verb import Arguments, fail, output_guess, verb
+from fpstore.errors import plural
+from fpstore.io.files import inner_name
+from fpstore.io.sink import Sink
+from fpstore.jobs.review import MAX_PAIRS, USUAL_PAIRS, review_page
+
+
+@verb(
+    argument("removed", "REMOVED"),
+    argument("output", "[OUTPUT]", required=False, callback=check_output_path),
+    option(
+        "--pairs N",
+        "The most pairs on the page, which are the most doubtful ones.",
+        whole_number(1, MAX_PAIRS),
+        USUAL_PAIRS,
+    ),
+    option("--force", "Replace OUTPUT, if it exists.", into="overwrite"),
+    *options.TALK,
+    guesses=output_guess("the page is the second argument"),
+)
+def review(args: Arguments) -> None:
+    """Write a page in HTML of rows that dedup removed.
+
+    REMOVED is a list with texts, from fpstore dedup --removed REMOVED --excerpts-of 400. The page
+    shows each row that went beside the row that stays for it, with the words that differ. The most
+    doubtful come first: those of which the row that stays has the least share. The page has boxes
+    to choose rules and sources, or files where the list has no sources. It is one file that needs
+    no network and no script. OUTPUT is by default REMOVED with the extension .html.
+
+    $ fpstore review removed.parquet
+    $ fpstore review removed.parquet doubtful.html --pairs 100 --force
+    """
+    output = args.output or _usual_output(args.removed)
+    if output == "-" or is_uri(output) or Path(output).suffix.lower() not in (".html", ".htm"):
+        fail(f"{printable(output)}: the page is a file on a disk: name one as review.html")
+    args.check_new(output)
+    with args.bars() as bars:
+        page, pairs = review_page(args.removed, args.pairs, bars)
+    with Sink(output) as sink:
+        sink.write(page.encode())
+    if not args.quiet:
+        click.echo(args.with_time(output, plural(pairs, "pair")))
+
+
+def _usual_output(removed: str) -> str:
+    """Return the name of a list with the extension .html, in the current folder for a URI."""
+    path = PurePath(removed.rpartition("/")[2] if is_uri(removed) else removed)
+    return str(path.with_name(inner_name(path)).with_suffix(".html"))

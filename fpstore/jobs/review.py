@@ -1,0 +1,217 @@
+"""The page of a list of removed rows: pairs side by side, the most doubtful first.
+
+The template ``review.html`` has the words around them.
+"""
+
+from __future__ import annotations
+
+import heapq
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from difflib import SequenceMatcher
+from math import isnan
+from pathlib import PurePath
+from typing import Any, NamedTuple
+
+from fpstore.base.aliases import Progress
+from fpstore.errors import InputError
+from fpstore.hashing.corpora import open_source
+from fpstore.io.lines import LineRows
+from fpstore.io.parquet import ParquetRows
+from fpstore.jobs.evidence import RULES
+from fpstore.jobs.excerpts import CUT, EXCERPT_COLUMNS
+from fpstore.pages import render
+
+USUAL_PAIRS, MAX_PAIRS = 500, 100_000
+MAX_SOURCES = 24  # that can be filtered; the others are one
+COMPARED_WORDS = 2000  # of an excerpt
+ESTIMATE = "estimate"  # in place of a rule, where fingerprints decided
+_FACTS = {
+    "equal": "Equal",
+    "contained": "Contained",
+    "similar": "Similar",
+    "near": "Near a store",
+    ESTIMATE: "Estimated",
+}
+_SOURCES = ("source", "shard")  # columns, the first that the list has
+_SHOWN = ("id", "shard", "source", "kept_row", "kept_shard", "kept_source")
+_NEEDED = ("row", "kept", *EXCERPT_COLUMNS)
+# each character of a script without spaces, other runs up to white space, and white space
+_ALONE = (
+    r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
+    r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+)
+_WORDS = re.compile(rf"[{_ALONE}]|[^\s{_ALONE}]+|\s+")
+_MARKS = re.compile(r"\W+")
+
+
+class Span(NamedTuple):
+    """A part of a text; ``differs`` if the other text has other words there."""
+
+    text: str
+    differs: bool
+
+
+class ReviewPair(NamedTuple):
+    """A row of the list: its columns, its rule, its source, and both texts in spans."""
+
+    columns: Mapping[str, Any]
+    rule: str
+    source: str
+    removed: list[Span]
+    kept: list[Span]
+
+
+def review_page(path: str, most: int, progress: Progress | None = None) -> tuple[str, int]:
+    """Return the page of the most doubtful rows of a list, up to ``most``, and their number.
+
+    InputError if the list has no texts.
+    """
+    rules, sources, total = Counter[str](), Counter[str](), 0
+    doubtful = list[tuple[Any, int, dict[str, Any]]]()  # a heap: the least doubtful first
+    for total, row in enumerate(_rows(path), 1):
+        rules[_rule(row)] += 1
+        if len(doubtful) < most:
+            heapq.heappush(doubtful, (_doubt(row), -total, row))
+        else:
+            heapq.heappushpop(doubtful, (_doubt(row), -total, row))
+        if progress is not None:
+            progress("reading", total, None)
+    doubtful.sort(key=lambda entry: entry[:2], reverse=True)
+    pairs = [_pair(row) for _, _, row in doubtful]
+    sources.update(pair.source for pair in pairs)
+    counts = [(rule, rules[rule]) for rule in (*RULES, ESTIMATE) if rules[rule]]
+    named = [name for name, _ in sources.most_common(MAX_SOURCES)]
+    page = render(
+        "review.html",
+        name=PurePath(path).name,
+        total=total,
+        facts=[("Rows that went", f"{total:,}"), *((_FACTS[rule], f"{n:,}") for rule, n in counts)],
+        pairs=pairs,
+        rules=counts,
+        sources=[(name, sources[name]) for name in sorted(named)],
+        other_sources=sum(sources.values()) - sum(sources[name] for name in named),
+        source_numbers={name: place for place, name in enumerate(sorted(named))},
+    )
+    return page, len(pairs)
+
+
+def _rows(path: str) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a list as columns by name; None stands for an empty cell.
+
+    InputError for another file than a list with texts.
+    """
+    source, checked = open_source(path), False
+    if isinstance(source, LineRows):
+        rows = (parser.fields(row) for parser, some in source.all_rows() for row in some)
+    else:
+        assert isinstance(source, ParquetRows)
+        rows = (row for _, _, batch in source.record_batches() for row in batch.to_pylist())
+        _check_columns(path, source.schema.names)
+    for row in rows:
+        if not checked:
+            _check_columns(path, list(row))
+            checked = True
+        yield {name: None if value == "" else value for name, value in row.items()}
+    if isinstance(source, LineRows) and source.headers:
+        _check_columns(path, source.columns)
+
+
+def _check_columns(path: str, names: Any) -> None:
+    missing = [name for name in _NEEDED if name not in names]
+    if not missing:
+        return
+    is_list = not set(missing) - set(EXCERPT_COLUMNS)
+    reason = "has no texts" if is_list else f"is no list of removed rows: it has no {missing[0]}"
+    raise InputError(
+        f"{path}: {reason}: fpstore dedup --removed FILE --excerpts-of 400 writes one with texts",
+        path=path,
+    )
+
+
+def _doubt(row: Mapping[str, Any]) -> tuple[float, float]:
+    """Return how doubtful it is that a row is in another one: the more, the larger."""
+    contained, similarity = (_number(row, name) for name in ("contained", "similarity"))
+    if isnan(contained):  # a store has no texts, and fingerprints have a distance alone
+        distance = _number(row, "distance")
+        return (0 if isnan(distance) else distance, 0) if isnan(similarity) else (-similarity, 0)
+    return -contained, 0 if isnan(similarity) else -similarity
+
+
+def _number(row: Mapping[str, Any], name: str) -> float:
+    try:
+        return float(row.get(name, "nan"))
+    except (TypeError, ValueError):  # an empty cell, or no list of ours
+        return float("nan")
+
+
+def _rule(row: Mapping[str, Any]) -> str:
+    rule = row.get("rule")
+    return rule if rule in RULES else ESTIMATE
+
+
+def _pair(row: dict[str, Any]) -> ReviewPair:
+    source = next((str(row[name] or "") for name in _SOURCES if name in row), "")
+    removed, kept = compare_words(*(str(row.get(name) or "") for name in EXCERPT_COLUMNS))
+    numbers = ("contained", "similarity", "distance", "pieces", "kept_pieces")
+    columns = {name: _number(row, name) for name in numbers}
+    shown = {name: None if isnan(value) else value for name, value in columns.items()}
+    known = {**dict.fromkeys(_SHOWN), **row, **shown}
+    return ReviewPair(known, _rule(row), source, removed, kept)
+
+
+def compare_words(text: str, kept_text: str) -> tuple[list[Span], list[Span]]:
+    """Return two texts in spans that the other one has or lacks, by words.
+
+    Case and punctuation do not count, as they do not in the rule. Of a long text, the first words
+    are compared.
+    """
+    words, kept_words = (_WORDS.findall(each) for each in (text, kept_text))
+    shown, kept_shown = words[: 2 * COMPARED_WORDS], kept_words[: 2 * COMPARED_WORDS]
+    places, kept_places = (
+        [place for place, word in enumerate(each) if _folded(word)] for each in (shown, kept_shown)
+    )
+    matcher = SequenceMatcher(
+        None,
+        [_folded(shown[place]) for place in places],
+        [_folded(kept_shown[place]) for place in kept_places],
+        autojunk=False,
+    )
+    differing, kept_differing = set[int](), set[int]()
+    for tag, start, end, kept_start, kept_end in matcher.get_opcodes():
+        if tag == "equal":
+            continue
+        # where an excerpt ends, its text may go on as the other one does
+        if end < len(places) or not kept_text.endswith(CUT):
+            differing.update(places[start:end])
+        if kept_end < len(kept_places) or not text.endswith(CUT):
+            kept_differing.update(kept_places[kept_start:kept_end])
+    cut, kept_cut = len(shown) < len(words), len(kept_shown) < len(kept_words)
+    return _spans(shown, differing, cut), _spans(kept_shown, kept_differing, kept_cut)
+
+
+def _folded(word: str) -> str:
+    """Return a word without case and punctuation; nothing for white space."""
+    return _MARKS.sub("", word.casefold())
+
+
+def _spans(words: list[str], differing: set[int], is_cut: bool) -> list[Span]:
+    """Join words that are equal, or that differ, with what is between them."""
+    spans = list[Span]()
+    last = -1  # the last word that differs
+    for place, word in enumerate(words):
+        if place in differing:
+            if spans and spans[-1].differs:
+                spans[-1] = Span(spans[-1].text + word, True)
+            elif len(spans) > 1 and last >= 0 and not _folded("".join(words[last + 1 : place])):
+                between = spans.pop().text
+                spans[-1] = Span(spans[-1].text + between + word, True)
+            else:
+                spans.append(Span(word, True))
+            last = place
+        elif spans and not spans[-1].differs:
+            spans[-1] = Span(spans[-1].text + word, False)
+        else:
+            spans.append(Span(word, False))
+    return [*spans, Span(CUT, False)] if is_cut else spans

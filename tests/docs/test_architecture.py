@@ -56,7 +56,13 @@ OWNERS = {
         "disk/mapped.py",
         *(f"format/{name}.py" for name in ("column_table", "filter", "log", "log_writer", "table")),
     ),
-    "xxhash": ("disk/folders.py", "disk/sealed.py", "format/", "jobs/boilerplate.py"),
+    "xxhash": (
+        "disk/folders.py",
+        "disk/sealed.py",
+        "format/",
+        "hashing/base.py",
+        "jobs/boilerplate.py",
+    ),
 }
 DEPENDENCIES = {"bitarray", "click", "jinja2", "lmdb", "numpy", "rich", "xxhash", "zstandard"}
 OF_TYPE_CHECKERS = {"typing_extensions"}  # which they bring: nothing runs it

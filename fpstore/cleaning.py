@@ -37,6 +37,9 @@ def dedup(
     threshold: float | None = None,
     contained: float | None = None,
     lossless: bool = False,
+    normalize: Any = (),
+    key: str | None = None,
+    key_rule: str = "url",
     keep: str | None = None,
     unknown: str = "keep",
     estimate: bool | None = None,
@@ -99,9 +102,11 @@ def dedup(
         The column of numbers, or of the dates and times of Arrow, for ``keep="highest"``. They are
         compared exactly. A null is below all others, and so is NaN from pandas; NaN elsewhere is an
         error that names the row.
-    method : {"minhash", "simhash"}, optional
+    method : {"minhash", "simhash", "exact"}, optional
         The fingerprinter of texts: :class:`fpstore.MinHash`, the default, or
-        :class:`fpstore.SimHash`.
+        :class:`fpstore.SimHash`. With "exact", only rows of equal texts go, character by character,
+        also texts without words and empty ones: they are compared by hashes of 128 bits (XXH3), and
+        two of a billion different texts have the same one with a probability of 1.5e-21.
     threshold : float, optional
         The least Jaccard similarity of a row that goes and the row that stays, 0 to 1: the share of
         pieces, by default runs of three words, that two texts have in common. By default 0.7.
@@ -111,6 +116,21 @@ def dedup(
         ``2 t / (1 + t)``. If only `contained` is given, the threshold follows from it likewise.
     lossless : bool
         A row goes only if a row that stays contains 95% of its pieces.
+    normalize : str or sequence of str
+        What ``method="exact"`` makes alike: "space" (runs of white space are one space, and none is
+        at both ends), "case" (Unicode's full case folding), "nfc" (characters that are written in
+        several ways, such as an accent behind its letter) or "nfkc" (also ligatures, wide letters
+        and other forms). By default nothing.
+    key : str, optional
+        A column of strings or integers, such as the URL. Of rows with an equal key, the best one by
+        `keep` stays, whatever the texts say; near-duplicates are searched among these. A null and
+        an empty string are no keys. Also with ``method="exact"``, but not with estimates.
+    key_rule : {"url", "plain"}
+        "url": keys that begin with ``http://`` or ``https://`` are equal if they name the same
+        page, which needs the package ada-url. Host and scheme may be in any case; default ports,
+        ``.`` and ``..``, fragments, the order of parameters, and parameters for tracking
+        (``fpstore.io.urls.TRACKING_PARAMETERS``) do not count. "plain": equal keys are the same
+        characters.
     keep : {"longest", "first", "smallest", "central", "highest"}, optional
         The rows that stay, of those that could go for each other: the longest, by pieces, then by
         characters; the first; the row with the smallest id; the row whose fingerprint is nearest to
@@ -119,7 +139,8 @@ def dedup(
         texts and "first" for fingerprints.
     unknown : {"keep", "drop", "refuse"}
         The rule for a row that is not compared: its text is null or blank, or its fingerprint or id
-        is null.
+        is null. A text without words that is not blank, such as "!!!", goes if an equal one stays;
+        with ``method="exact"``, so does a blank text.
     estimate : bool, optional
         Fingerprints decide, not texts: rows within a radius go, in groups. The similarity is
         estimated then, and containment is not searched. By default that is so for fingerprints, and
@@ -246,6 +267,9 @@ def dedup(
         threshold=threshold,
         contained=contained,
         lossless=lossless,
+        normalize=normalize,
+        key=key,
+        key_rule=key_rule,
         estimate=estimate,
         radius=radius,
         width=width,

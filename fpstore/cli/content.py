@@ -209,14 +209,15 @@ KNOWN = (  # of verbs for which the store knows what it is made of
     LEFT_OUT,
 )
 
+METHOD = option(
+    "--method",
+    "How fingerprints of texts are made: minhash estimates which share of their pieces two "
+    "texts have in common; simhash is shorter and compares words by weight. By default "
+    "minhash for dedup, otherwise simhash.",
+    tuple(TEXT_METHODS),
+)
 FEATURES = (
-    option(
-        "--method",
-        "How fingerprints of texts are made: minhash estimates which share of their pieces two "
-        "texts have in common; simhash is shorter and compares words by weight. By default "
-        "minhash for dedup, otherwise simhash.",
-        tuple(TEXT_METHODS),
-    ),
+    METHOD,
     option(
         "--shingle",
         "Unit of the overlapping pieces of a text. With auto, words, and characters of scripts "

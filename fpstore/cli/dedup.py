@@ -29,12 +29,17 @@ from fpstore.cli.task import PART_BYTES, PLANNING, plan_or_run, read_spec
 from fpstore.cli.verb import Arguments, fail, translate_usage_errors, verb
 from fpstore.errors import plural
 from fpstore.format.manifest import is_openable
+from fpstore.hashing.exact import EXACT
+from fpstore.hashing.registry import TEXT_METHODS
 from fpstore.hashing.wrapper import unwrap_minhash
+from fpstore.io.keys import KEY_RULES
 from fpstore.io.source import RowSource, format_by_name
+from fpstore.io.urls import TRACKING_PARAMETERS
 from fpstore.jobs import GROUPINGS, KEEP_RULES, SEARCHES, UNKNOWN
 from fpstore.jobs.clusters import CORPUS_COLUMNS, TEXT_CLUSTER_COLUMNS
 from fpstore.jobs.dedup import Deduplication, deduplicate
 from fpstore.jobs.dedup_job import DEDUP_METHOD, ONE_PROCESS, DedupJob, DedupSpec
+from fpstore.jobs.evidence import EQUAL_KEY
 from fpstore.jobs.excerpts import MAX_CHARACTERS
 from fpstore.jobs.outputs import Listing
 from fpstore.jobs.reference import Reference
@@ -47,6 +52,13 @@ SLICE_ROWS = option(
     options.NUMBER_OF_ALL,
 )
 SHOWN_FAMILIES, SHOWN_IDS = 5, 4
+_NEAR_MAKING = [name for name in content.TEXT_MAKING if name != "method"]
+METHOD = option(
+    "--method",
+    "minhash compares the pieces of texts, simhash estimates by weighted words, and exact removes "
+    "only equal texts, also those without words. By default minhash.",
+    (*TEXT_METHODS, EXACT),
+)
 NOTED_CHANCE = 0.01  # pairs of unrelated texts within the radius, for each text
 
 
@@ -80,6 +92,29 @@ NOTED_CHANCE = 0.01  # pairs of unrelated texts within the radius, for each text
     option(
         "--lossless",
         "A row goes only if a row that stays contains 95% of its pieces.",
+    ),
+    option(
+        "--normalize NAMES",
+        "What --method exact makes alike, such as space,case: space (runs of white space), case "
+        "(Unicode's case folding), nfc or nfkc (Unicode's normalization forms). By default "
+        "nothing.",
+        default="",
+        show_default=False,
+    ),
+    option(
+        "--key-field NAME",
+        "Of rows with an equal value in this column, such as url, one stays, whatever the texts "
+        "say; near-duplicates are searched among these. Null and empty values are no keys.",
+        options.NAME,
+    ),
+    option(
+        "--key-rule",
+        "url: keys that begin with http:// or https:// are equal if they name the same page (pip "
+        "install ada-url). Case of the host, default ports, fragments and the order of parameters "
+        "do not count, nor do parameters for tracking: "
+        f"{', '.join(TRACKING_PARAMETERS)}. plain: equal keys are the same characters.",
+        KEY_RULES,
+        KEY_RULES[0],
     ),
     option(
         "--keep",
@@ -138,7 +173,8 @@ NOTED_CHANCE = 0.01  # pairs of unrelated texts within the radius, for each text
         "keep",
     ),
     options.WIDTH,
-    *content.SHINGLES,
+    METHOD,
+    *(made for made in content.SHINGLES if made is not content.METHOD),
     option(
         "--clusters FILE",
         "Also write the clusters, as fpstore cluster does: .tsv, .csv, .jsonl or .parquet. The "
@@ -198,6 +234,9 @@ def dedup(args: Arguments) -> None:
     $ fpstore dedup corpus.parquet clean.parquet --text-field text --excerpts-of 300 \
         --removed removed.parquet --force
     $ fpstore dedup corpus.parquet clean.parquet --text-field text --search bands --force
+    $ fpstore dedup pages.jsonl clean.jsonl --text-field text --key-field url --force
+    $ fpstore dedup pages.jsonl clean.jsonl --text-field text --method exact \
+        --normalize space,case --key-field url --key-rule plain --force
     $ fpstore dedup shards clean-shards --text-field text --threads 2 --format parquet
     $ fpstore dedup shards planned-shards --text-field text --plan shards.plan --slice-rows 1M
     $ fpstore dedup shards by-processes --text-field text --processes 2
@@ -227,7 +266,7 @@ def dedup(args: Arguments) -> None:
         DedupSpec,
         args,
         text=args.text or args.text_field,
-        method=None,
+        method=EXACT if args.method == EXACT else None,
         width=content.width_option(args),
         fingerprinter=fingerprinter,
     )
@@ -312,6 +351,9 @@ def _fingerprinter_option(args: Arguments, kind: str) -> Any:
 
     None for fingerprints, and where the reference decides.
     """
+    if args.method == EXACT:
+        args.refuse("is for near-duplicates: leave it or --method exact out", *_NEAR_MAKING)
+        return None
     described = any(map(args.is_given, (*content.TEXT_MAKING, "width")))
     of_reference = args.against is not None and is_openable(Path(args.against)) and not described
     return (
@@ -345,6 +387,7 @@ def _summary(job: DedupJob, result: Deduplication) -> dict[str, Any]:
         "kept": kept_rows,
         "sizes": clusters.histogram(),
         "largest": clusters.largest(SHOWN_FAMILIES),
+        **({} if job.projection.key is None else {"by_key": _count_by_key(result)}),
         **(_estimate_summary(job) if job.rule is None else _rule_summary(job.rule, result)),
     }
 
@@ -366,6 +409,10 @@ def _rule_summary(rule: Rule, result: Deduplication) -> dict[str, Any]:
         "lossless": int((contained >= LOSSLESS_CONTAINMENT).sum()),
         "near": result.near,
     }
+
+
+def _count_by_key(result: Deduplication) -> int:
+    return int((result.removed.evidence["rule"] == EQUAL_KEY).sum())
 
 
 def _note_chance(args: Arguments, job: DedupJob, documents: int) -> None:
@@ -426,6 +473,8 @@ def _print_summary(summary: dict[str, Any], output: str, unknown: str) -> None:
     ]
     if "near_reference" in summary:
         rows.insert(1, ("near reference", f"{summary['near_reference']:,}", "removed"))
+    if "by_key" in summary:
+        rows[-1:-1] = [("by key", f"{summary['by_key']:,}", "of these")]
     if "near" in summary:
         rows[-1:-1] = [
             ("contained", f"{summary['lossless']:,}", "of these, to 95% and more in what is kept"),

@@ -32,6 +32,7 @@ OPTIONS = {  # by the fields of specs, where the names differ
     "fingerprint": "fingerprint_field",
     "id": "id_field",
     "score": "score_field",
+    "key": "key_field",
 }
 MAX_PROCESSES = 1024
 SHOWN = 8  # indexes of tasks that are left

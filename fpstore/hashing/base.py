@@ -41,21 +41,25 @@ class Hashed(NamedTuple):
         Which pages of HTML are compared by their whole texts: see `MainText`.
     sets : FeatureSets or None
         The features of the items, if they are asked for.
+    text_keys : ndarray of uint64, shape (n, 2), or None
+        Hashes of whole texts; zeros for an item that is compared by its features.
     """
 
     rows: Words
     known: Flags
     whole_pages: Flags | None = None
     sets: FeatureSets | None = None
+    text_keys: Words | None = None
 
     def select(self, places: npt.NDArray[Any]) -> Hashed:
         """Return the items at some places, or of a mask."""
-        whole, sets = self.whole_pages, self.sets
+        whole, sets, keys = self.whole_pages, self.sets, self.text_keys
         return Hashed(
             self.rows[places],
             self.known[places],
             None if whole is None else whole[places],
             None if sets is None else sets.select(places),
+            None if keys is None else keys[places],
         )
 
 

@@ -314,6 +314,7 @@ def _hash_batch(hash_texts: HashTexts, batch: Batch) -> Batch:
     batch = batch._replace(
         fingerprints=hashed.rows,
         sets=hashed.sets,
+        text_keys=hashed.text_keys,
         texts=None,
         text_of_row=None,
         chars=chars,
@@ -342,6 +343,8 @@ def _hash_batch(hash_texts: HashTexts, batch: Batch) -> Batch:
         text_chars=text_chars[is_hashed],
         ids=select_ids(ids, is_hashed),
         scores=None if batch.scores is None else batch.scores[is_hashed],
+        keys=None if batch.keys is None else batch.keys[is_hashed],
+        text_keys=None if hashed.text_keys is None else hashed.text_keys[is_hashed],
         known=known,
         row_error=row_error,
     )

@@ -19,6 +19,7 @@ from fpstore.base.width import WORD_BITS
 from fpstore.errors import FormatVersionError, InputError, MissingExtraError, shorten, show
 from fpstore.hashing.base import Fingerprinter, Hasher
 from fpstore.hashing.codes import BitSample, Unary
+from fpstore.hashing.exact import ExactText
 from fpstore.hashing.features import IN_KERNEL
 from fpstore.hashing.fields import Fields
 from fpstore.hashing.html import MainText
@@ -42,6 +43,7 @@ _KINDS: tuple[type[Hasher[Any]], ...] = (
     Fields,
     LongestSentences,
     MainText,
+    ExactText,
     ImageHash,
     HyperplaneHash,
     BitSample,

@@ -29,6 +29,7 @@ from fpstore.io.source import (
     RowError,
     column_fingerprints,
     column_ids,
+    column_keys,
     column_problem,
     column_scores,
     convert_values,
@@ -408,6 +409,13 @@ class ArrowColumns:
                     f"column {projection.score!r} has type {column_type}, scores must be numbers "
                     "or times"
                 )
+        if projection.key is not None:
+            column_type = plain(projection.key, "key", pyarrow.string())
+            if not types.is_integer(column_type) and not is_text(column_type):
+                raise InputError(
+                    f"column {projection.key!r} has type {column_type}, keys must be integers or "
+                    "strings"
+                )
 
     def rows(self, batch: Any, name: str, done: int, rule: IdRule | None) -> Batch:
         """Return the rows of a batch; ``done`` rows of the file come before it."""
@@ -449,6 +457,9 @@ class ArrowColumns:
         if projection.score is not None:
             column = self._dense_column(batch, projection.score, "score")
             rows = rows._replace(scores=_scores(column, projection, row_error))
+        if projection.key is not None:
+            column = self._dense_column(batch, projection.key, "key")
+            rows = rows._replace(keys=column_keys(column.to_pylist(), projection, row_error))
         return rows
 
     def _dense_column(self, batch: Any, name: str, content: str) -> Any:

@@ -17,6 +17,7 @@ INSTALLED_AS = {
     "PIL": "pillow ImageHash",
     "trafilatura": "trafilatura lxml_html_clean",
     "resiliparse": "resiliparse lxml",
+    "ada_url": "ada-url",
 }
 
 

@@ -38,6 +38,7 @@ from fpstore.io.digits import (
 from fpstore.io.encodings import check_encoding
 from fpstore.io.fields import names_here
 from fpstore.io.files import FileState, InputFile, inner_name, input_error
+from fpstore.io.keys import hash_values, key_value
 from fpstore.io.messages import join_parts, refuse_string
 from fpstore.io.remote import Copies
 from fpstore.io.scores import rows_of_keys, score_key
@@ -89,6 +90,8 @@ class Projection:
     fingerprint: str | None = None
     id: str | None = None
     score: str | None = None
+    key: str | None = None
+    key_rule: str = "url"  # one of `fpstore.io.keys.KEY_RULES`
     vector: str | None = None
     width: Width = WIDTH_64
     decimal: bool = False
@@ -117,7 +120,7 @@ class Projection:
     @property
     def names(self) -> list[str]:
         """The columns that are read."""
-        columns = (*self.texts, self.fingerprint, self.id, self.score, self.vector)
+        columns = (*self.texts, self.fingerprint, self.id, self.score, self.key, self.vector)
         return [name for name in dict.fromkeys(columns) if name is not None]
 
     @property
@@ -188,6 +191,8 @@ class Batch(NamedTuple):
     # which of the texts each known row has; None: each has its own
     text_of_row: npt.NDArray[np.intp] | None = None
     scores: Words | None = None  # keys of `fpstore.io.scores`
+    keys: Words | None = None  # hashes of `fpstore.io.keys`
+    text_keys: Words | None = None  # hashes of whole texts, likewise
     vectors: npt.NDArray[Any] | None = None
     sets: Any = None  # the features of the texts: `fpstore.hashing.base.FeatureSets`
     text_chars: npt.NDArray[np.uint32] | None = None  # the length of each text
@@ -595,6 +600,8 @@ def batch_of_values(
         batch = batch._replace(
             scores=column_scores(columns[projection.score], projection.score, row_error)
         )
+    if projection.key is not None:
+        batch = batch._replace(keys=column_keys(columns[projection.key], projection, row_error))
     return batch
 
 
@@ -653,6 +660,17 @@ def column_scores(values: Iterable[Any], name: str, row_error: RowError) -> Word
     return rows_of_keys(
         convert_values(
             values, score_key, lambda place, message: row_error(place, f"{name}: {message}")
+        )
+    )
+
+
+def column_keys(values: Iterable[Any], projection: Projection, row_error: RowError) -> Words:
+    """Return the hashes of keys; the error names the row of a value that cannot be one."""
+    return hash_values(
+        convert_values(
+            values,
+            lambda value: key_value(value, projection.key_rule),
+            lambda place, message: row_error(place, f"{projection.key}: {message}"),
         )
     )
 

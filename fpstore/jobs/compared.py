@@ -15,11 +15,13 @@ from fpstore.disk.temporary import SpilledNumbers
 from fpstore.errors import InputError
 from fpstore.hashing.bands import Bands, MinHashSketcher
 from fpstore.hashing.base import FeatureSets, Fingerprinter
-from fpstore.hashing.corpora import hash_rows
+from fpstore.hashing.corpora import HashTexts, hash_rows
+from fpstore.hashing.exact import with_wordless
 from fpstore.io.check import is_plain_integer
 from fpstore.io.scores import concatenate_keys
 from fpstore.io.source import Batch, Projection, RowSource
 from fpstore.jobs.bands import BandKeys
+from fpstore.jobs.keys import KINDS, KeyColumn, Keys
 from fpstore.jobs.row_set import SpooledIds
 from fpstore.jobs.text_sets import TextSets, TextSetsWriter
 from fpstore.query.id_lookup import ID_SLICE_ROWS, ids_in_slices
@@ -37,7 +39,8 @@ class ComparedRows(NamedTuple):
     """The rows of a corpus that can be compared, in columns.
 
     ``is_compared`` has a flag for each row of the corpus. With keys of bands, fingerprints and the
-    numbers of rows lie in temporary files. ``texts`` has the sets of features, if texts decide.
+    numbers of rows lie in temporary files. ``texts`` has the sets of features, if texts decide;
+    ``keys`` the keys of rows, if some have any.
     Fingerprints that were not made have no words.
     """
 
@@ -48,6 +51,7 @@ class ComparedRows(NamedTuple):
     scores: Words | None  # keys of `fpstore.io.scores`
     bands: BandKeys | None
     texts: TextSets | None = None
+    keys: Keys | None = None
 
 
 def compared_rows(
@@ -61,12 +65,13 @@ def compared_rows(
     may_be_empty: bool = False,
     sets: bool = False,
     fingerprints: bool = True,
+    wordless: bool = False,
 ) -> ComparedRows:
     """Read the rows of a corpus, whose texts are hashed by threads.
 
     Rows in a checkpoint are not read again. With ``refused``, a row without text, fingerprint or id
     is an InputError; so is a corpus without rows, unless it ``may_be_empty``. ``sets`` and
-    ``fingerprints`` say what is made of texts.
+    ``fingerprints`` say what is made of texts. ``wordless`` texts are compared as wholes.
     """
     corpus.limit_memory(resources.memory)
     keys = spilled = None
@@ -77,11 +82,13 @@ def compared_rows(
         spilled = SpilledNumbers(np.uint64)
     words = projection.width.words if fingerprints else 0
     texts = TextSetsWriter(resources.memory) if sets else None
-    hash_texts = (
+    hash_texts: HashTexts | None = (
         partial(fingerprinter.hashed_sets, fingerprints=fingerprints)
         if sets and fingerprinter is not None
         else None
     )
+    if wordless and hash_texts is not None:
+        hash_texts = with_wordless(hash_texts)
 
     def read(skipped: int = 0) -> Iterator[Batch]:
         if fingerprinter is None:
@@ -98,6 +105,7 @@ def compared_rows(
     flags = [np.empty(0, bool)]
     pieces = [np.empty(0 if words == 1 else (0, words), np.uint64)]
     scores = list[Words]()
+    key_pieces: dict[str, list[Words]] = {kind: [] for kind in KINDS}
     ids, done = SpooledIds(), 0
     for batch in read() if checkpoint is None else _read_with_checkpoint(checkpoint, read):
         is_compared = batch.flags
@@ -112,6 +120,8 @@ def compared_rows(
             spilled.append(np.ascontiguousarray(batch.fingerprints[:, :words]).reshape(-1))
             keys.add(batch.fingerprints[:, words:])
         scores.extend([] if batch.scores is None else [batch.scores])
+        for kind, column in _key_columns(batch).items():
+            key_pieces[kind].append(column)
         if texts is not None and batch.text_chars is not None:
             texts.add(batch.sets, batch.text_chars)
         resources.report("reading", done)
@@ -132,6 +142,7 @@ def compared_rows(
         else None,
         keys,
         None if texts is None else texts.finish(),
+        _join_keys(key_pieces),
     )
 
 
@@ -167,6 +178,7 @@ def _read_with_checkpoint(
                 pieces.read_ids(f"ids-{number}"),
                 flags,
                 scores=pieces.read(scores) if scores in pieces else None,
+                **_read_keys(pieces, number),
                 **_read_sets(pieces, number),
             )
     before = first = done
@@ -192,9 +204,28 @@ def _write(checkpoint: Checkpoint, first: int, batches: list[Batch]) -> None:
             writer.add_ids(f"ids-{number}", batch.ids)
             if batch.scores is not None:
                 writer.add(f"scores-{number}", batch.scores)
+            for kind, column in _key_columns(batch).items():
+                writer.add(f"{kind}-keys-{number}", column)
             if batch.sets is not None and batch.text_chars is not None:
                 for name, column in zip(SETS, (*batch.sets, batch.text_chars), strict=True):
                     writer.add(f"{name}-{number}", column)
+
+
+def _join_keys(pieces: dict[str, list[Words]]) -> Keys:
+    columns = {kind: KeyColumn.from_pieces(parts) for kind, parts in pieces.items()}
+    return {kind: column for kind, column in columns.items() if len(column.places)}
+
+
+def _key_columns(batch: Batch) -> dict[str, Words]:
+    """Return the keys of a batch by their kind, one of KINDS."""
+    columns = {"exact": batch.text_keys, "key": batch.keys}
+    return {kind: column for kind, column in columns.items() if column is not None}
+
+
+def _read_keys(pieces: Pieces, number: int) -> dict[str, Any]:
+    """Return the keys of a batch, if a checkpoint has them."""
+    fields = {"text_keys": f"exact-keys-{number}", "keys": f"key-keys-{number}"}
+    return {field: pieces.read(name) for field, name in fields.items() if name in pieces}
 
 
 def _read_sets(pieces: Pieces, number: int) -> dict[str, Any]:

@@ -39,6 +39,7 @@ from fpstore.jobs.grouping import (
     rows_at,
 )
 from fpstore.jobs.joining import connect_rows
+from fpstore.jobs.keys import KeySteps, join_keys
 from fpstore.jobs.outputs import Listing, Outputs, check_outside, share_a_file
 from fpstore.jobs.overlaps import connect_by_overlaps
 from fpstore.jobs.pairs import join_design
@@ -266,6 +267,7 @@ def find_duplicates(
         job.bands,
         sets=job.rule is not None,
         fingerprints=job.makes_fingerprints,
+        wordless=job.compares_wordless,
     )
     near = None
     if reference is not None and (job.rule is None or reference.corpus is None):
@@ -341,10 +343,11 @@ def _id_reader(documents: ComparedRows) -> IdReader:
     return lambda numbers: numbers if ids is None else ids_at(ids, numbers)
 
 
-def of_members(texts: TextSets, members: Members, rule: Rule) -> Evidence:
+def of_members(texts: TextSets, members: Members, rule: Rule, steps: KeySteps) -> Evidence:
     """Return the evidence of each member beside the first of its group."""
     firsts = members.documents[members.lims[list_numbers(members.lims)]]
-    return of_texts(texts, members.documents, firsts, rule)
+    evidence = of_texts(texts, members.documents, firsts, rule)
+    return steps.explain(evidence, members.documents) if steps.keys else evidence
 
 
 def _decide_by_texts(
@@ -361,7 +364,7 @@ def _decide_by_texts(
     """
     assert job.rule is not None
     assert documents.texts is not None
-    texts, searched = documents.texts, None
+    texts, keys, searched = documents.texts, documents.keys or {}, None
     if near is not None:
         searched = np.ones(len(texts), bool)
         searched[near.places] = False
@@ -377,18 +380,22 @@ def _decide_by_texts(
             None,
             sets=True,
             fingerprints=False,
+            wordless=job.compares_wordless,
         )
         assert other.texts is not None
+        keys = join_keys(keys, other.keys or {}, len(texts))
         texts = texts.followed_by(other.texts, resources.memory)
-    connected = connect_by_overlaps(texts, job.rule, resources, searched)
+    connected = connect_by_overlaps(texts, job.rule, resources, searched, keys)
     resources.report("comparing", 0)
     connected_members = members_in_sets(connected)[0]
     own = len(documents.texts)
+    steps = KeySteps(keys, len(texts))
     members = choose_by_rule(
-        connected_members, texts, job, _id_reader(documents), documents.scores, own
+        connected_members, texts, job, _id_reader(documents), documents.scores, own, steps
     )
-    near_kept = int((connected_members.documents < own).sum() - (members.documents < own).sum())
-    evidence = of_members(texts, members, job.rule)
+    alone = int((connected_members.documents < own).sum() - (members.documents < own).sum())
+    near_kept = 0 if job.is_exact else alone
+    evidence = of_members(texts, members, job.rule, steps)
     if other is not None:
         assert reference is not None
         assert reference.corpus is not None
@@ -403,10 +410,12 @@ def choose_by_rule(
     fetch_ids: IdReader,
     scores: Words | None,
     own: int,
+    steps: KeySteps,
 ) -> Members:
     """Return the groups by the rule of a job, from connected groups; the kept document is first.
 
-    The documents from number ``own`` on are those of a reference, which stay.
+    Keys decide before texts do. The documents from number ``own`` on are those of a reference,
+    which stay.
     """
     rule = job.rule
     assert rule is not None
@@ -417,8 +426,21 @@ def choose_by_rule(
     )
 
     def choose(span: slice, order: npt.NDArray[np.intp], lims: Lims) -> Words:
-        stays = None if is_own.all() else (~is_own[span][order]).view(np.uint8)
-        return texts.decide(members.documents[span][order], lims, rule, stays)
+        documents, stays = members.documents[span][order], ~is_own[span][order]
+        chosen = steps.choose(documents.view(np.intp), stays)
+        has_features = texts.sizes[documents.view(np.intp)] > 0
+        left = np.flatnonzero((chosen == np.arange(len(chosen))) & has_features)
+        left_lims = np.searchsorted(left, lims)
+        by_texts = np.arange(len(chosen))
+        by_texts[left] = left[
+            texts.decide(
+                documents[left],
+                left_lims,
+                rule,
+                stays[left].view(np.uint8) if stays.any() else None,
+            ).view(np.intp)
+        ]
+        return by_texts[chosen].astype(np.uint64)
 
     return regroup(members, ranks, choose, ~is_own)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import KW_ONLY, asdict, dataclass, field, replace
+from dataclasses import KW_ONLY, asdict, dataclass, field, fields, replace
 from typing import Any
 
 from fpstore.base.arguments import check_choice, check_flag, check_number, check_whole
@@ -16,16 +16,19 @@ from fpstore.hashing.bands import Bands, plan_bands
 from fpstore.hashing.base import USUAL_BITS, Fingerprinter
 from fpstore.hashing.binomial import binomial_cdf
 from fpstore.hashing.documents import DocumentFiles
+from fpstore.hashing.exact import EXACT, ExactText, check_normalize
+from fpstore.hashing.fields import check_fields, is_weighted
 from fpstore.hashing.minhash import USUAL_JACCARD, USUAL_RECALL, least_jaccard
 from fpstore.hashing.registry import fingerprinter_from_description
 from fpstore.hashing.wrapper import can_have_bands, unwrap_minhash
+from fpstore.io.keys import KEY_RULES
 from fpstore.io.lines import LineRows
 from fpstore.io.source import Projection, RowSource
 from fpstore.jobs import GROUPINGS, KEEP_RULES, SEARCHES, UNKNOWN
 from fpstore.jobs.excerpts import MAX_CHARACTERS
 from fpstore.jobs.grouping import Grouping
 from fpstore.jobs.reference import Reference
-from fpstore.jobs.row_spec import RESOLVED, HashedRowsSpec
+from fpstore.jobs.row_spec import RESOLVED, HashedRowsSpec, with_columns
 from fpstore.jobs.text_sets import LOSSLESS_CONTAINMENT, NEVER, Rule
 from fpstore.work.checkpoint import JobIdentity
 
@@ -36,6 +39,18 @@ BANDS_RECALL = 0.995
 UNRELATED = 0.05  # similarity of unrelated texts, by a line of their page, or by phrases
 DEDUP_METHOD = "minhash"  # the default
 ONE_PROCESS = ("excerpts_of",)  # options that plans do not have
+_NEAR_OPTIONS = (  # which the method "exact" does not take
+    "threshold",
+    "contained",
+    "lossless",
+    "estimate",
+    "radius",
+    "group",
+    "search",
+    "width",
+    "fingerprinter",
+    "html",
+)
 
 
 @dataclass(frozen=True)
@@ -61,6 +76,16 @@ class DedupJob:
     bands: Bands | None = None
     near_store: bool = False
     excerpts_of: int | None = None
+
+    @property
+    def compares_wordless(self) -> bool:
+        """Whether texts without words are compared as wholes: a store has only fingerprints."""
+        return self.rule is not None and not self.near_store
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether only equal texts go."""
+        return isinstance(self.fingerprinter, ExactText)
 
     @property
     def makes_fingerprints(self) -> bool:
@@ -186,6 +211,8 @@ class DedupSpec(HashedRowsSpec):
         As for :func:`fpstore.dedup`. Of a plan, files and folders, or their URIs.
     text, fingerprint, id, score, method, width, keep, threshold, contained, lossless : optional
         As for :func:`fpstore.dedup`.
+    normalize, key, key_rule : optional
+        As for :func:`fpstore.dedup`.
     estimate, radius, group, search : optional
         As for :func:`fpstore.dedup`.
     unknown, fingerprinter, decimal, signed, encoding, html, format : optional
@@ -206,6 +233,9 @@ class DedupSpec(HashedRowsSpec):
     threshold: float | None = None
     contained: float | None = None
     lossless: bool = False
+    normalize: Any = ()
+    key: str | None = None
+    key_rule: str = KEY_RULES[0]
     estimate: bool | None = None
     radius: int | None = None
     keep: str | None = None
@@ -224,6 +254,8 @@ class DedupSpec(HashedRowsSpec):
         check_choice(self.search, SEARCHES, "search")
         if self.group is not None:
             check_choice(self.group, GROUPINGS, "group")
+        check_choice(self.key_rule, KEY_RULES, "key_rule")
+        object.__setattr__(self, "normalize", check_normalize(self.normalize))
         for name in ("threshold", "contained"):
             if getattr(self, name) is not None:
                 check_number(getattr(self, name), 0, 1, name)
@@ -244,6 +276,8 @@ class DedupSpec(HashedRowsSpec):
         They do if one of their options is named, or if the features of their method are not those
         of near-duplicates.
         """
+        if isinstance(fingerprinter, ExactText):
+            return Rule(NEVER, NEVER)
         of_estimates = [
             name
             for name, is_set in (
@@ -258,7 +292,7 @@ class DedupSpec(HashedRowsSpec):
         has_features = unwrap_minhash(fingerprinter) is not None or (
             self.estimate is False and fingerprinter is not None
         )
-        of_rules = [name for name in ("contained", "lossless") if getattr(self, name)]
+        of_rules = [name for name in ("contained", "lossless", "key") if getattr(self, name)]
         if has_features and not of_estimates:
             return (
                 Rule(LOSSLESS_CONTAINMENT, NEVER)
@@ -284,6 +318,41 @@ class DedupSpec(HashedRowsSpec):
                 f"texts: {texts}"
             )
         return None
+
+    def hashed_columns(
+        self, projection: Projection, usual_method: str
+    ) -> tuple[Projection, Fingerprinter[Any] | None]:
+        """Return the columns and the fingerprinter of their texts, also of the method "exact"."""
+        if self.key is None and self.key_rule != KEY_RULES[0]:
+            raise InputError(f"{keyword('key_rule')} is for {keyword('key')}: name the column")
+        if self.method != EXACT:
+            if self.normalize:
+                raise InputError(f"{keyword('normalize')} is for {keyword('method', EXACT)}")
+            return super().hashed_columns(projection, usual_method)
+        self._check_exact()
+        projection = with_columns(projection, self.text, self.fingerprint)
+        columns = None if projection.text is None or self.text is True else check_fields(self.text)
+        if columns is not None and is_weighted(self.text):
+            raise InputError(
+                f"{keyword('method', EXACT)} compares texts as wholes: name columns without weights"
+            )
+        if projection.text is None:
+            raise InputError(f"{keyword('method')} is for texts, and the corpus has fingerprints")
+        if columns is None or len(columns) == 1:
+            text = projection.text if columns is None else next(iter(columns))
+            return replace(projection, text=text), ExactText(self.normalize)
+        names = tuple(columns)
+        return replace(projection, text=names), ExactText(self.normalize, names)
+
+    def _check_exact(self) -> None:
+        """Raise InputError for an option that does not go with the method "exact"."""
+        usual = {field.name: field.default for field in fields(self)}
+        for name in _NEAR_OPTIONS:
+            if getattr(self, name) != usual[name]:
+                raise InputError(
+                    f"{keyword(name, getattr(self, name))} is for near-duplicates: leave it or "
+                    f"{keyword('method', EXACT)} out"
+                )
 
     def grouping(self, fingerprinter: Fingerprinter[Any] | None, width: Width) -> Grouping:
         """Return the radius and the groups; InputError for a wrong field."""
@@ -354,6 +423,8 @@ class DedupSpec(HashedRowsSpec):
             Projection(
                 id=self.id,
                 score=self.score,
+                key=self.key,
+                key_rule=self.key_rule,
                 width=Width(WORD_BITS),
                 decimal=self.decimal,
                 signed=self.signed,
@@ -384,6 +455,13 @@ class DedupSpec(HashedRowsSpec):
             raise InputError(
                 f"{keyword('excerpts_of')} shows texts, and the corpus has fingerprints"
             )
+        if self.method == EXACT and near_store:
+            raise InputError(
+                f"{keyword('method', EXACT)} compares texts, which a store does not have: give "
+                f"{keyword('against')} files"
+            )
+        if self.method == EXACT and grouping.keep == "central":
+            raise InputError(f"{keyword('keep', 'central')} is for fingerprints: name another rule")
         if rule is not None and fingerprinter is not None:
             fingerprinter.feature_sets([])  # an error comes before the work
         return DedupJob(

@@ -13,9 +13,9 @@ from fpstore.jobs.text_sets import Rule, TextSets
 
 Evidence = dict[str, npt.NDArray[Any]]  # columns by name, a value for each row
 
-EQUAL, CONTAINED, SIMILAR, NEAR = range(4)
+EQUAL, CONTAINED, SIMILAR, NEAR, EXACT, EQUAL_KEY = range(6)
 SHOWN_DIGITS = 6
-RULES = ("equal", "contained", "similar", "near")
+RULES = ("equal", "contained", "similar", "near", "exact", "key")
 #: What is known of rows that texts decide, and of rows that fingerprints decide.
 TEXT_COLUMNS = ("rule", "contained", "similarity", "pieces", "kept_pieces")
 FINGERPRINT_COLUMNS = ("distance",)

@@ -26,6 +26,7 @@ from fpstore.building.external_sort import Sorter
 from fpstore.errors import InputError, plural
 from fpstore.hashing.base import SAMPLES
 from fpstore.jobs.grouping import Numbers
+from fpstore.jobs.keys import Keys, unite_keys
 from fpstore.jobs.text_sets import Rule, TextSets
 
 LARGEST = 32
@@ -150,19 +151,29 @@ def may_contain(
 
 
 def connect_by_overlaps(
-    texts: TextSets, rule: Rule, resources: Resources, searched: Flags | None = None
+    texts: TextSets,
+    rule: Rule,
+    resources: Resources,
+    searched: Flags | None = None,
+    keys: Keys | None = None,
 ) -> Numbers:
     """Return for each text the first text that is connected with it.
 
     Texts are connected if they are equal, or if one contains LINKED of the rule's containment of
-    the other, and `may_contain` finds it; or through a third one. ``searched`` flags the texts that
-    may be connected; None: all may.
+    the other, and `may_contain` finds it; if they have an equal key; or through a third one.
+    ``searched`` flags the texts that may be connected; None: all may.
     """
     if len(texts) > MAX_ROWS:
         raise InputError(
             f"{plural(len(texts), 'text')} are more than {MAX_ROWS:,}: make a plan of tasks"
         )
     sets = _kernel.Sets(len(texts))
+    unite_keys(sets, keys or {}, searched)
+    has_features = texts.sizes > 0
+    if not has_features.all():
+        searched = has_features if searched is None else searched & has_features
+        if not searched.any():
+            return sets.names()
     distinct = _unite_equal(sets, texts, searched)
     least, done = rule.least_containment, 0
     for shared, crowded in _shared_pairs(texts, distinct, resources):

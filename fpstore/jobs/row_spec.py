@@ -171,11 +171,12 @@ def with_columns(
         "fingerprint": fingerprint,
         "id": projection.id,
         "score": projection.score,
+        "key": projection.key,
     }.items():
         if name is not None and not (isinstance(name, str) and name):
             raise InputError(f"{argument} must be the name of a column, got {show(name)}", got=name)
     if text is True:
-        if projection.id is not None or projection.score is not None:
+        if (projection.id, projection.score, projection.key) != (None, None, None):
             raise InputError("files that are texts have no columns: their ids are their paths")
         return replace(projection, text=PATHS_TEXT, id=PATHS_ID)
     return replace(projection, text=text or None, fingerprint=fingerprint)

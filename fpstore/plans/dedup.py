@@ -42,8 +42,9 @@ from fpstore.jobs.dedup import (
     of_members,
 )
 from fpstore.jobs.dedup_job import ONE_PROCESS, DedupJob, DedupSpec
-from fpstore.jobs.evidence import Evidence, of_distances, select
+from fpstore.jobs.evidence import EQUAL_KEY, Evidence, of_distances, select
 from fpstore.jobs.grouping import Members, group_members, members_in_sets, rows_at
+from fpstore.jobs.keys import KeySteps
 from fpstore.jobs.removed import removed_columns
 from fpstore.jobs.row_set import id_column, id_kind
 from fpstore.jobs.text_sets import LOSSLESS_CONTAINMENT
@@ -59,6 +60,7 @@ from fpstore.plans.inputs import (
     open_input,
     open_part,
 )
+from fpstore.plans.keys import read_member_keys, write_keys, write_member_keys
 from fpstore.plans.links import (
     Links,
     find_repeats,
@@ -207,7 +209,7 @@ class DedupWork(Work):
         search = (
             [Stage("links", self.cut.tasks)]
             if self.job.rule is None
-            else overlap_stages(parts, *self._overlap_bits)
+            else overlap_stages(parts, *self._overlap_bits)[: 1 if self.job.is_exact else None]
         )
         return [
             Stage("hash", parts),
@@ -229,6 +231,8 @@ class DedupWork(Work):
     @property
     def _linking(self) -> tuple[str, ...]:
         """The stages that write links."""
+        if self.job.is_exact:
+            return LINKING[:1]
         return ("hash", "links") if self.job.rule is None else LINKING
 
     @cached_property
@@ -260,6 +264,7 @@ class DedupWork(Work):
                 True,
                 sets=job.rule is not None,
                 fingerprints=job.makes_fingerprints,
+                wordless=job.compares_wordless,
             )
             rows_of_files = list(corpus.rows_of_files)
         writer.facts |= {
@@ -281,6 +286,7 @@ class DedupWork(Work):
         writer.add_ids("ids", take_ids(id_column(compared.ids), places))
         if compared.texts is not None:
             write_sets(writer, compared.texts, places, self._overlap_bits[0])
+            write_keys(writer, compared.keys or {}, places, self._overlap_bits[0])
         else:
             self._write_fingerprints(number, writer, compared, places, rows)
 
@@ -424,6 +430,7 @@ class DedupWork(Work):
         writer.add_id_slices("ids", take_ids(ids, places), slices_of_rows)
         if self.job.rule is not None:
             write_members(writer, read_sets(hashed), slices_of_rows, places)
+            write_member_keys(writer, hashed, slices_of_rows, places)
 
     @stage("decide")
     def _decide(self, number: int, writer: PieceWriter, resources: Resources) -> None:
@@ -435,7 +442,8 @@ class DedupWork(Work):
         ids = self._join_ids(parts, number)
         connected, _ = members_in_sets(np.searchsorted(numbers, labels).astype(np.uint64))
         members, evidence = self._group(connected, parts, number, ids)
-        writer.facts["near"] = len(connected.documents) - len(members.documents)
+        alone = len(connected.documents) - len(members.documents)
+        writer.facts["near"] = 0 if self.job.is_exact else alone
         firsts = members.documents[members.lims[:-1]]
         writer.facts["clusters"] = len(firsts)
         removed = members.is_removed
@@ -447,6 +455,7 @@ class DedupWork(Work):
         if "contained" in evidence:
             contained = evidence["contained"][removed]
             writer.facts["lossless"] = int((contained >= LOSSLESS_CONTAINMENT).sum())
+            writer.facts["by_key"] = int((evidence["rule"][removed] == EQUAL_KEY).sum())
         part_slices = group_places(split_numbers(numbers[documents])[0], len(self.parts))
         writer.add_slices("removed", numbers[documents], part_slices)
         if self.output.removed is None:
@@ -482,8 +491,9 @@ class DedupWork(Work):
 
         if job.rule is not None:
             texts = read_members(parts, number)
-            members = choose_by_rule(members, texts, job, read_ids, scores, len(texts))
-            return members, of_members(texts, members, job.rule)
+            steps = KeySteps(read_member_keys(parts, number), len(texts))
+            members = choose_by_rule(members, texts, job, read_ids, scores, len(texts), steps)
+            return members, of_members(texts, members, job.rule, steps)
         fingerprints = concatenate_arrays(parts, "fingerprints", number)
         groups = group_members(
             members,
@@ -593,6 +603,8 @@ class DedupWork(Work):
         if self.job.rule is not None:
             summary["lossless"] = sum(pieces.facts.get("lossless", 0) for pieces in decided)
             summary["near"] = sum(pieces.facts["near"] for pieces in decided)
+        if self.job.projection.key is not None:
+            summary["by_key"] = sum(pieces.facts.get("by_key", 0) for pieces in decided)
         if isinstance(self.job.fingerprinter, MainText):
             summary["whole_pages"] = sum(pieces.facts["whole_pages"] for pieces in hashed)
         if self.against is not None:

@@ -38,6 +38,7 @@ from fpstore.jobs.overlaps import (
     sort_key,
 )
 from fpstore.jobs.text_sets import TextSets, join_sets
+from fpstore.plans.keys import linked_by_keys
 from fpstore.plans.shuffle import group_places, mix, row_numbers, slice_places, split_numbers
 from fpstore.work.folder import PlanFolder, Stage
 from fpstore.work.pieces import Pieces, PieceWriter, concatenate_arrays
@@ -66,9 +67,11 @@ def write_sets(
     columns: list[npt.NDArray[Any]] = [*sets, texts.chars[places]]
     for name, column in zip(SETS, columns, strict=True):
         writer.add(name, column)
-    digest_slices = slice_places(sets.digests, bits)
-    writer.add_slices("equal.digests", sets.digests, digest_slices)
-    writer.add_slices("equal.places", np.arange(len(places), dtype=np.uint32), digest_slices)
+    with_features = np.flatnonzero(sets.sizes)
+    digests = sets.digests[with_features]
+    digest_slices = slice_places(digests, bits)
+    writer.add_slices("equal.digests", digests, digest_slices)
+    writer.add_slices("equal.places", with_features.astype(np.uint32), digest_slices)
 
 
 def read_sets(hashed: Pieces) -> TextSets:
@@ -78,7 +81,10 @@ def read_sets(hashed: Pieces) -> TextSets:
 
 
 def find_equal(plan: PlanFolder, number: int, writer: PieceWriter, write: WriteLinks) -> None:
-    """Link the texts of a slice that have equal digests, and write those behind the first."""
+    """Link the texts of a slice that have equal digests, and write those behind the first.
+
+    Link rows of equal keys, too.
+    """
     hashed = plan.results("hash")
     digests = concatenate_arrays(hashed, "equal.digests", number)
     places = [pieces.read("equal.places", number) for pieces in hashed]
@@ -91,7 +97,8 @@ def find_equal(plan: PlanFolder, number: int, writer: PieceWriter, write: WriteL
     a, b = numbers[firsts[~is_first]], numbers[order[~is_first]]
     parts, own_places = split_numbers(b)
     writer.add_slices("repeats", own_places.astype(np.uint32), group_places(parts, len(hashed)))
-    write(writer, *(_rows_of(plan, ends) for ends in (a, b)))
+    pairs = [(a, b), *linked_by_keys(hashed, number)]
+    write(writer, *(_rows_of(plan, np.concatenate(ends)) for ends in zip(*pairs, strict=True)))
 
 
 def _rows_of(plan: PlanFolder, numbers: Words) -> Words:

@@ -55,7 +55,7 @@ def dedup(
     decimal: bool = False,
     signed: bool = False,
     encoding: str | None = None,
-    html: bool | str = False,
+    html: bool | str = "auto",
     roles: Any = None,
     skip_bad: bool = False,
     memory: int | str | None = None,
@@ -197,8 +197,12 @@ def dedup(
         :class:`fpstore.hashing.DocumentReader`.
         Lines are written in UTF-8.
     html : bool or str
-        Texts are pages of HTML, which are compared by their titles and main texts: see
-        :class:`fpstore.hashing.MainText`, whose extractor a str names.
+        "auto": a row whose text looks like a page of HTML is compared by its text without tags,
+        scripts, styles and comments; other rows as they are. A text looks like a page if it begins
+        with ``<!doctype html`` or ``<html``, or has the tags ``html`` and ``body`` in its first
+        1,024 characters. With a store in `against`, the store says how pages are compared. False:
+        all texts are compared as they are. True: all are pages, which are compared by their titles
+        and main texts: see :class:`fpstore.hashing.MainText`, whose extractor a str names.
     roles : sequence of str, optional
         Texts are the messages of chats: take those of these roles, such as ``["user"]``. A text
         that is a list of strings or of messages is one text with line breaks between.
@@ -224,7 +228,7 @@ def dedup(
     Returns
     -------
     Deduplication
-        ``kept``, ``clusters``, ``not_compared`` and ``removed``.
+        ``kept``, ``clusters``, ``not_compared``, ``removed``, ``near`` and ``pages``.
 
     Raises
     ------

@@ -42,6 +42,7 @@ from fpstore.hashing.fields import column_fingerprinter, is_weighted
 from fpstore.hashing.html import MainText, page_fingerprinter
 from fpstore.hashing.image import FRAMES, METHODS, Rejection
 from fpstore.hashing.normal import DIGITS, HYPHENS, MARKS
+from fpstore.hashing.page_text import EXTRACTORS
 from fpstore.hashing.registry import (
     TEXT_METHODS,
     fingerprinter_from_description,
@@ -109,6 +110,19 @@ _NOTES = {
 
 
 # The options
+
+
+class _WayChoice(click.Choice[str]):
+    """The ways of --html, whose value may be left out at the end or before another option."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if value not in self.choices:
+            raise click.UsageError(
+                f"--html: must be one of {', '.join(self.choices)}, got {show(value)}: write "
+                "--html behind the paths, or --html yes",
+                ctx,
+            )
+        return str(value)
 
 
 def read_columns(ctx: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> Any:
@@ -187,6 +201,19 @@ SKIP_BAD = option(
     "note counts them.",
 )
 TEXTUAL = (TEXT, TEXT_FIELD, ROLES, SKIP_BAD, SUFFIXES, ENCODING, HTML)
+HTML_OF_ROWS = option(
+    "--html",
+    "How rows of HTML are compared. auto: what looks like a page (begins with <!doctype html or "
+    "<html, or has <html> and <body> near its beginning) by its text without tags, other rows as "
+    "they are; a store in --against says itself. no: all as they are. yes, also without a value: "
+    "all are pages, compared by titles and main texts, found by the package trafilatura, or by "
+    "resiliparse: 5 times as fast, but it leaves more of the menus in.",
+    _WayChoice(("no", "auto", "yes", *EXTRACTORS)),
+    "auto",
+    is_flag=False,
+    flag_value="yes",
+    callback=lambda ctx, parameter, value: {"no": False, "yes": True}.get(value, value),
+)
 LEFT_OUT = option(
     "--left-out FILE",
     "Write what is left out to a file: the path, or the number of a row or vector, and the "
@@ -598,15 +625,20 @@ def open_inputs(
     return source
 
 
-def open_corpus(args: Arguments, inputs: Sequence[str], kind: str, notices: Notices) -> RowSource:
-    """Return rows that can be read more than once, and report what is left out of them."""
+def open_corpus(
+    args: Arguments, inputs: Sequence[str], kind: str, notices: Notices, html: bool | None = None
+) -> RowSource:
+    """Return rows that can be read more than once, and report what is left out of them.
+
+    ``html`` says whether pages are expected, by default --html.
+    """
     corpus = corpora.open_corpus(
         inputs,
         kind == TEXTS,
         suffixes=args.suffixes,
         on_notice=notices,
         encoding=args.encoding,
-        html=bool(getattr(args, "html", None)),
+        html=bool(getattr(args, "html", None)) if html is None else html,
         format=args.format,
         skip_bad=args.skip_bad,
     )

@@ -30,6 +30,8 @@ from fpstore.cli.verb import Arguments, fail, translate_usage_errors, verb
 from fpstore.errors import plural
 from fpstore.format.manifest import is_openable
 from fpstore.hashing.exact import EXACT
+from fpstore.hashing.html import MainText
+from fpstore.hashing.plain_pages import PlainPages
 from fpstore.hashing.registry import TEXT_METHODS
 from fpstore.hashing.wrapper import unwrap_minhash
 from fpstore.io.keys import KEY_RULES
@@ -65,7 +67,8 @@ NOTED_CHANCE = 0.01  # pairs of unrelated texts within the radius, for each text
 @verb(
     argument("inputs", "INPUT...", nargs=-1),
     OUTPUT,
-    *content.TEXTUAL,
+    *(textual for textual in content.TEXTUAL if textual is not options.HTML),
+    content.HTML_OF_ROWS,
     options.ROW_FORMAT,
     options.FINGERPRINT_FIELD,
     options.DECIMAL,
@@ -209,6 +212,7 @@ NOTED_CHANCE = 0.01  # pairs of unrelated texts within the radius, for each text
     *options.RESULT,
     guesses={
         **OUTPUT_IS_LAST,
+        "--html-fast": "--html resiliparse",
         "--image": "fpstore build --image makes a store of the pictures, and fpstore cluster lists "
         "the near-duplicates in it",
     },
@@ -278,7 +282,8 @@ def dedup(args: Arguments) -> None:
             _plan(args, kind, spec, reference)
             return
         args.refuse("is for plans (--plan, --processes)", "part_bytes", "slice_rows")
-        corpus = content.open_corpus(args, args.inputs, kind, notices)
+        takes_pages = isinstance(job.fingerprinter, MainText | PlainPages)
+        corpus = content.open_corpus(args, args.inputs, kind, notices, takes_pages)
         job = _plan_search(args, job, corpus)
         folder = resume_folder(args)
         bars = stack.enter_context(args.bars(corpus))
@@ -387,6 +392,7 @@ def _summary(job: DedupJob, result: Deduplication) -> dict[str, Any]:
         "kept": kept_rows,
         "sizes": clusters.histogram(),
         "largest": clusters.largest(SHOWN_FAMILIES),
+        **({"pages": result.pages} if result.pages else {}),
         **({} if job.projection.key is None else {"by_key": _count_by_key(result)}),
         **(_estimate_summary(job) if job.rule is None else _rule_summary(job.rule, result)),
     }
@@ -488,6 +494,8 @@ def _print_summary(summary: dict[str, Any], output: str, unknown: str) -> None:
                 f"of the pairs of texts whose similarity is {summary['similarity']:.3g}",
             )
         )
+    if "pages" in summary:
+        rows.insert(1, ("pages", f"{summary['pages']:,}", "compared without tags"))
     rows[1:1] = not_compared_rows(summary["not_compared"], unknown)
     print_table("Near-duplicates", ("", "", ""), rows, text_columns=(0, 2))
     if summary["clusters"]:

@@ -21,6 +21,7 @@ from fpstore.hashing.documents import DocumentFiles, Notice, Walk
 from fpstore.hashing.fields import count_chars
 from fpstore.hashing.html import MainText
 from fpstore.hashing.page_text import are_pages
+from fpstore.hashing.plain_pages import PlainPages
 from fpstore.io.datasets import (
     SPLITS,
     STATE,
@@ -291,7 +292,7 @@ def hash_rows(
     """
     batches = source.batches(projection, rule, skipped)
     first = next(batches, None)
-    if first is not None and not isinstance(fingerprinter, MainText):
+    if first is not None and not isinstance(fingerprinter, MainText | PlainPages):
         source.tagged = are_pages(first.texts or ())
     batches = batches if first is None else chain([first], batches)
     # Unbuffered rows do not wait for others.
@@ -300,7 +301,7 @@ def hash_rows(
     for _, batch in map_in_order(
         work, batches, 1 if source.unbuffered else threads, WAITING_BATCHES
     ):
-        source.whole_pages += batch.whole_pages
+        source.whole_pages += 0 if isinstance(fingerprinter, PlainPages) else batch.whole_pages
         yield batch
 
 

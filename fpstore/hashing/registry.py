@@ -25,6 +25,7 @@ from fpstore.hashing.fields import Fields
 from fpstore.hashing.html import MainText
 from fpstore.hashing.image import ImageHash
 from fpstore.hashing.minhash import MinHash
+from fpstore.hashing.plain_pages import PlainPages
 from fpstore.hashing.precomputed import PrecomputedMinHash
 from fpstore.hashing.pstable import PStable
 from fpstore.hashing.sentences import LongestSentences
@@ -44,6 +45,7 @@ _KINDS: tuple[type[Hasher[Any]], ...] = (
     LongestSentences,
     MainText,
     ExactText,
+    PlainPages,
     ImageHash,
     HyperplaneHash,
     BitSample,
@@ -98,7 +100,11 @@ def from_description(description: Mapping[str, Any]) -> Hasher[Any]:
     kind = _kind(name, version)
     parameters = dict(parameters)
     if "fingerprinter" in parameters:  # of a wrapper
-        parameters["fingerprinter"] = _inner_fingerprinter(parameters["fingerprinter"])
+        inner = parameters["fingerprinter"]
+        of_columns = kind is PlainPages and _check_description(inner)[0] == Fields.name
+        parameters["fingerprinter"] = (
+            fingerprinter_from_description(inner) if of_columns else _inner_fingerprinter(inner)
+        )
     try:
         return kind.from_parameters(parameters)
     except (TypeError, KeyError) as error:

@@ -52,6 +52,7 @@ class ComparedRows(NamedTuple):
     bands: BandKeys | None
     texts: TextSets | None = None
     keys: Keys | None = None
+    pages: int = 0  # of HTML, which are compared by their whole texts
 
 
 def compared_rows(
@@ -106,12 +107,13 @@ def compared_rows(
     pieces = [np.empty(0 if words == 1 else (0, words), np.uint64)]
     scores = list[Words]()
     key_pieces: dict[str, list[Words]] = {kind: [] for kind in KINDS}
-    ids, done = SpooledIds(), 0
+    ids, done, pages = SpooledIds(), 0, 0
     for batch in read() if checkpoint is None else _read_with_checkpoint(checkpoint, read):
         is_compared = batch.flags
         if refused and not is_compared.all():
             raise _missing_value_error(corpus, done + int(np.argmin(is_compared)))
         done += len(is_compared)
+        pages += batch.whole_pages
         ids.add(corpus.check_ids_writable(batch))
         flags.append(is_compared)
         if keys is None or spilled is None:
@@ -143,6 +145,7 @@ def compared_rows(
         keys,
         None if texts is None else texts.finish(),
         _join_keys(key_pieces),
+        pages,
     )
 
 
@@ -178,6 +181,7 @@ def _read_with_checkpoint(
                 pieces.read_ids(f"ids-{number}"),
                 flags,
                 scores=pieces.read(scores) if scores in pieces else None,
+                whole_pages=pieces.facts["pages"][number],
                 **_read_keys(pieces, number),
                 **_read_sets(pieces, number),
             )
@@ -198,6 +202,7 @@ def _read_with_checkpoint(
 def _write(checkpoint: Checkpoint, first: int, batches: list[Batch]) -> None:
     with checkpoint.create_result(STAGE, first) as writer:
         writer.facts["batches"] = len(batches)
+        writer.facts["pages"] = [batch.whole_pages for batch in batches]
         for number, batch in enumerate(batches):
             writer.add(f"flags-{number}", batch.flags.view(np.uint8))
             writer.add(f"fingerprints-{number}", batch.fingerprints)

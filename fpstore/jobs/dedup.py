@@ -19,6 +19,7 @@ from fpstore.base.keywords import keyword
 from fpstore.base.resources import Resources
 from fpstore.base.width import distances_between
 from fpstore.errors import InputError, StoreExistsError, plural
+from fpstore.hashing.plain_pages import PlainPages
 from fpstore.hashing.wrapper import unwrap_minhash
 from fpstore.io.shards import ShardNames
 from fpstore.io.source import RowSource
@@ -82,6 +83,8 @@ class Deduplication(NamedTuple):
     near : int
         Rows that are kept although a row has much of their text, but not enough: from 0.8 of the
         containment on that the rule asks for. 0 where fingerprints decide.
+    pages : int
+        Rows that look like pages of HTML, and were compared by their texts without tags.
     """
 
     kept: Any
@@ -89,6 +92,7 @@ class Deduplication(NamedTuple):
     not_compared: int
     removed: Removed
     near: int = 0
+    pages: int = 0
 
     def __repr__(self) -> str:
         counts = f"{len(self.kept):,} of {plural(self.clusters.documents, 'document')} kept"
@@ -292,7 +296,8 @@ def find_duplicates(
     removed = Removed(members, evidence, rows, names, near, ShardNames.of_corpus(corpus))
     clusters = Clusters(members.lims, names, members.documents, len(flags), evidence)
     not_compared = len(flags) - len(rows)
-    return documents, Deduplication(flags, clusters, not_compared, removed, near_kept)
+    pages = documents.pages if isinstance(job.fingerprinter, PlainPages) else 0
+    return documents, Deduplication(flags, clusters, not_compared, removed, near_kept, pages)
 
 
 def kept_flags(

@@ -18,7 +18,9 @@ from fpstore.hashing.binomial import binomial_cdf
 from fpstore.hashing.documents import DocumentFiles
 from fpstore.hashing.exact import EXACT, ExactText, check_normalize
 from fpstore.hashing.fields import check_fields, is_weighted
+from fpstore.hashing.html import MainText
 from fpstore.hashing.minhash import USUAL_JACCARD, USUAL_RECALL, least_jaccard
+from fpstore.hashing.plain_pages import AUTO, PlainPages
 from fpstore.hashing.registry import fingerprinter_from_description
 from fpstore.hashing.wrapper import can_have_bands, unwrap_minhash
 from fpstore.io.keys import KEY_RULES
@@ -233,6 +235,7 @@ class DedupSpec(HashedRowsSpec):
     threshold: float | None = None
     contained: float | None = None
     lossless: bool = False
+    html: bool | str = AUTO
     normalize: Any = ()
     key: str | None = None
     key_rule: str = KEY_RULES[0]
@@ -328,7 +331,8 @@ class DedupSpec(HashedRowsSpec):
         if self.method != EXACT:
             if self.normalize:
                 raise InputError(f"{keyword('normalize')} is for {keyword('method', EXACT)}")
-            return super().hashed_columns(projection, usual_method)
+            spec = replace(self, html=False) if self.html == AUTO else self
+            return super(DedupSpec, spec).hashed_columns(projection, usual_method)
         self._check_exact()
         projection = with_columns(projection, self.text, self.fingerprint)
         columns = None if projection.text is None or self.text is True else check_fields(self.text)
@@ -348,7 +352,7 @@ class DedupSpec(HashedRowsSpec):
         """Raise InputError for an option that does not go with the method "exact"."""
         usual = {field.name: field.default for field in fields(self)}
         for name in _NEAR_OPTIONS:
-            if getattr(self, name) != usual[name]:
+            if getattr(self, name) not in (usual[name], False):
                 raise InputError(
                     f"{keyword(name, getattr(self, name))} is for near-duplicates: leave it or "
                     f"{keyword('method', EXACT)} out"
@@ -464,6 +468,10 @@ class DedupSpec(HashedRowsSpec):
             raise InputError(f"{keyword('keep', 'central')} is for fingerprints: name another rule")
         if rule is not None and fingerprinter is not None:
             fingerprinter.feature_sets([])  # an error comes before the work
+        jaccard = self.jaccard(fingerprinter, grouping.radius)
+        if self._takes_pages(fingerprinter, near_store):
+            assert fingerprinter is not None
+            fingerprinter = PlainPages(fingerprinter)
         return DedupJob(
             projection,
             grouping,
@@ -471,10 +479,19 @@ class DedupSpec(HashedRowsSpec):
             fingerprinter,
             rule=rule,
             search=self.search,
-            jaccard=self.jaccard(fingerprinter, grouping.radius),
+            jaccard=jaccard,
             fixed_radius=self.radius is not None or store_radius == grouping.radius,
             near_store=near_store,
             excerpts_of=self.excerpts_of,
+        )
+
+    def _takes_pages(self, fingerprinter: Fingerprinter[Any] | None, near_store: bool) -> bool:
+        """Whether pages among texts lose their tags; a store says itself how pages are hashed."""
+        return (
+            self.html == AUTO
+            and fingerprinter is not None
+            and not isinstance(fingerprinter, MainText | PlainPages | ExactText)
+            and not near_store
         )
 
     def _with_store_defaults(self, store: Any) -> DedupSpec:

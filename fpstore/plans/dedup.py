@@ -26,6 +26,7 @@ from fpstore.cleaning import open_reference
 from fpstore.errors import InputError
 from fpstore.hashing.base import SAMPLES
 from fpstore.hashing.html import MainText
+from fpstore.hashing.plain_pages import PlainPages
 from fpstore.io.scores import concatenate_keys
 from fpstore.io.shards import ShardNames
 from fpstore.io.source import IdColumn, format_by_name
@@ -273,7 +274,7 @@ class DedupWork(Work):
             "ids": id_kind(compared.ids),
             "rows_of_files": rows_of_files,
         }
-        writer.facts["whole_pages"] = corpus.whole_pages
+        writer.facts["whole_pages"] = compared.pages
         writer.add("known", np.packbits(compared.is_compared))
         searched = np.ones(len(compared.rows), bool)
         if self.against is not None:
@@ -607,6 +608,9 @@ class DedupWork(Work):
             summary["by_key"] = sum(pieces.facts.get("by_key", 0) for pieces in decided)
         if isinstance(self.job.fingerprinter, MainText):
             summary["whole_pages"] = sum(pieces.facts["whole_pages"] for pieces in hashed)
+        pages = sum(pieces.facts["whole_pages"] for pieces in hashed)
+        if pages and isinstance(self.job.fingerprinter, PlainPages):
+            summary["pages"] = pages
         if self.against is not None:
             summary["near_reference"] = sum(pieces.facts["near"] for pieces in hashed)
         lists = (self.plan.result("list", number) for number in range(len(self.parts)))

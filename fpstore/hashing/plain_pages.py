@@ -1,0 +1,140 @@
+"""Pages of HTML among plain texts: each page is compared by its text without tags."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fpstore.base.characters import IGNORED
+from fpstore.errors import InputError
+from fpstore.hashing.base import FeatureSets, Fingerprinter, Hashed
+from fpstore.hashing.html import MainText
+from fpstore.hashing.wrapper import Wrapper
+
+AUTO = "auto"  # how pages are compared: by their texts without tags
+_HEAD_CHARS = 1024
+_SPACE = rf"[\s{IGNORED}]*"
+# a declaration of XML and comments may come before the type
+_BEGINNING = re.compile(
+    rf"{_SPACE}(?:<\?xml[^>]*>{_SPACE})?(?:<!--.*?-->{_SPACE})*<(?:!doctype\s+html|html)\b",
+    re.IGNORECASE | re.DOTALL,
+)
+_HEAD = re.compile(r"<html\b[^>]*>.*<body\b", re.IGNORECASE | re.DOTALL)
+# A < that no letter, slash, ! or ? follows is a character of the text. A tag without an end reaches
+# to the end of the page, so that each character is read once.
+_TAG = re.compile(
+    r"<(script|style)\b.*?(?:</\1\s*+>|\Z)|<!--.*?(?:-->|\Z)|<[a-z/!?][^>]*+>?",
+    re.DOTALL | re.IGNORECASE,
+)
+
+
+def is_page(text: str) -> bool:
+    """Return whether a text looks like a page of HTML.
+
+    It begins with ``<!doctype html`` or ``<html``, behind white space, ignored characters, comments
+    and a declaration of XML; or its first 1,024 characters have the tags ``html`` and ``body``.
+    """
+    if "<" not in (head := text[:_HEAD_CHARS]):
+        return False
+    return _BEGINNING.match(head) is not None or _HEAD.search(head) is not None
+
+
+def without_tags(page: str) -> str:
+    """Return the text of a page without tags, scripts, styles and comments, entities resolved."""
+    return html.unescape(_TAG.sub(" ", page))
+
+
+@dataclass(frozen=True)
+class PlainPages(Wrapper[Any]):
+    """Passes texts to another fingerprinter, but of pages of HTML their texts without tags.
+
+    Menus and footers stay, unlike with `MainText`, and no package is needed.
+
+    Parameters
+    ----------
+    fingerprinter : Fingerprinter
+        One of texts, or of rows of texts.
+
+    Raises
+    ------
+    InputError
+        The fingerprinter is not one of texts, or takes pages itself.
+
+    Examples
+    --------
+    >>> from fpstore.hashing import SimHash
+    >>> page = "<!DOCTYPE html><html><body><p>Salt &amp; pepper</p></body></html>"
+    >>> PlainPages(SimHash()).fingerprint(page) == SimHash().fingerprint("Salt & pepper")
+    True
+    """
+
+    name: ClassVar[str] = "plain-pages"
+    version: ClassVar[int] = 1
+
+    fingerprinter: Fingerprinter[Any]
+
+    def __post_init__(self) -> None:
+        inner = self.fingerprinter
+        if (
+            not isinstance(inner, Fingerprinter)
+            or inner.items not in ("texts", "rows")
+            or isinstance(inner, MainText | PlainPages)
+        ):
+            raise InputError(
+                "fingerprinter must be one of texts, such as SimHash(), got "
+                f"{type(inner).__name__}",
+                got=inner,
+                argument="fingerprinter",
+            )
+
+    @property
+    def items(self) -> str:  # type: ignore[override]
+        """What it takes: what `fingerprinter` takes."""
+        return self.fingerprinter.items
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The description of the fingerprinter of the texts."""
+        return {"fingerprinter": self.fingerprinter.describe()}
+
+    def batches(self, items: Iterable[Any], /) -> Iterator[Sequence[Any]]:
+        """Cut items into batches as `fingerprinter` does."""
+        return self.fingerprinter.batches(items)
+
+    def empty_message(self, item: Any, /) -> str:
+        """Return the message that an item has no fingerprint."""
+        return self.fingerprinter.empty_message(item)
+
+    def hashed(self, items: Sequence[Any]) -> Hashed:
+        """Return the fingerprints of a batch of texts, and which are pages."""
+        texts, pages = _plain_texts(items)
+        hashed = self.fingerprinter.hashed(texts)
+        return hashed._replace(whole_pages=pages & hashed.known)
+
+    def feature_sets(self, items: Sequence[Any]) -> FeatureSets:
+        """Return the features of a batch of texts as sets."""
+        return self.fingerprinter.feature_sets(_plain_texts(items)[0])
+
+    def hashed_sets(self, items: Sequence[Any], /, *, fingerprints: bool = False) -> Hashed:
+        """Return the features of a batch of texts, with or without fingerprints."""
+        texts, pages = _plain_texts(items)
+        hashed = self.fingerprinter.hashed_sets(texts, fingerprints=fingerprints)
+        return hashed._replace(whole_pages=pages & hashed.known)
+
+
+def _plain_texts(items: Sequence[Any]) -> tuple[list[Any], np.ndarray[Any, np.dtype[np.bool_]]]:
+    """Return texts, or rows of texts, with pages as plain texts, and which have pages."""
+    texts, pages = list(items), np.zeros(len(items), bool)
+    for place, item in enumerate(items):
+        if isinstance(item, str):
+            if is_page(item):
+                texts[place], pages[place] = without_tags(item), True
+        elif isinstance(item, tuple) and any(text and is_page(text) for text in item):
+            texts[place] = tuple(without_tags(t) if t and is_page(t) else t for t in item)
+            pages[place] = True
+    return texts, pages

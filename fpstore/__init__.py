@@ -39,6 +39,7 @@ from fpstore.errors import (
     NotStoredError,
     ReadOnlyError,
     ScanWarning,
+    SourceLossError,
     StorageError,
     StoreExistsError,
     StoreLockedError,
@@ -82,6 +83,7 @@ if TYPE_CHECKING:
     from fpstore.jobs.pairs import Pair, Pairs
     from fpstore.jobs.passages import Passages, RemovedPassages
     from fpstore.jobs.removed import Removed
+    from fpstore.jobs.sources import Sources
     from fpstore.sharded import ShardedStore
 
 __version__ = "0.2.0"
@@ -128,6 +130,8 @@ __all__ = [
     "ShardedStore",
     "SimHash",
     "SimMinHash",
+    "SourceLossError",
+    "Sources",
     "StorageError",
     "Store",
     "StoreExistsError",
@@ -172,6 +176,7 @@ _DEFERRED = {
     "jobs.pairs": ("Pair", "Pairs"),
     "jobs.passages": ("Passages", "RemovedPassages"),
     "jobs.removed": ("Removed",),
+    "jobs.sources": ("Sources",),
     "sharded": ("ShardedStore",),
 }
 

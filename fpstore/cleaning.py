@@ -47,6 +47,9 @@ def dedup(
     width: int | None = None,
     group: str | None = None,
     search: str = "auto",
+    source_field: str | None = None,
+    most_removed: float | None = None,
+    within: str | None = None,
     against: Any = None,
     add: bool = False,
     excerpts_of: int | None = None,
@@ -164,6 +167,17 @@ def dedup(
         unless a `radius` is given, of more than 1,048,576 rows; or of fewer if the radius is so
         large that unrelated texts would be within it by chance, a thousandth of the rows or more:
         at a threshold of 0.4, from some hundred rows on. Otherwise it is "exact".
+    source_field : str, optional
+        The column of the source of each row, such as its domain: strings, integers or null.
+        ``sources`` of the result has the rows and the removed rows of each source. A code of four
+        bytes for each row, and each distinct value, are in memory.
+    most_removed : float, optional
+        The largest share of a source of 100 rows or more that may be removed, 0 to 1. If more of
+        one would go, SourceLossError is raised, and the output is not written.
+    within : str, optional
+        A column of strings, integers or nulls, such as a language or a dump. Rows are compared only
+        with rows of an equal value; null is a value of its own. Texts decide then, and a reference
+        has the column, too.
     against : Store, path, iterable of paths, or table, optional
         A reference: rows that are near one of its documents are removed, and its documents stay as
         they are. A store, open or by its path; or files or a table with the same columns as the
@@ -228,13 +242,15 @@ def dedup(
     Returns
     -------
     Deduplication
-        ``kept``, ``clusters``, ``not_compared``, ``removed``, ``near`` and ``pages``.
+        ``kept``, ``clusters``, ``not_compared``, ``removed``, ``near``, ``pages`` and ``sources``.
 
     Raises
     ------
     InputError
         A column is missing or has a wrong type, a value is wrong, or there are no rows; or the
         folder to resume with belongs to another job or to other files.
+    SourceLossError
+        More of a source would be removed than `most_removed`.
     StoreExistsError
         The output exists.
     StoreLockedError
@@ -281,6 +297,9 @@ def dedup(
         group=group,
         unknown=unknown,
         search=search,
+        source_field=source_field,
+        most_removed=most_removed,
+        within=within,
         against=against,
         excerpts_of=excerpts_of,
         fingerprinter=fingerprinter,

@@ -126,6 +126,20 @@ class InputError(FpstoreError, ValueError):
     argument: str | None = None
 
 
+class SourceLossError(FpstoreError):
+    """A deduplication would remove more of a source than ``most_removed`` allows.
+
+    The output is not written.
+
+    Attributes
+    ----------
+    sources : Sources or None
+        The sources that would lose more.
+    """
+
+    sources: object = None
+
+
 class StorageError(FpstoreError, OSError):
     """The operating system refused a read or a write.
 

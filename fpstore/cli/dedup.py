@@ -46,6 +46,7 @@ from fpstore.jobs.excerpts import MAX_CHARACTERS
 from fpstore.jobs.outputs import Listing
 from fpstore.jobs.reference import Reference
 from fpstore.jobs.removed import removed_columns
+from fpstore.jobs.sources import LEAST_ROWS, NOTED_SHARE, SOURCE_COLUMNS, Sources, percent
 from fpstore.jobs.text_sets import LOSSLESS_CONTAINMENT, Rule
 
 SLICE_ROWS = option(
@@ -53,7 +54,7 @@ SLICE_ROWS = option(
     "About how many rows a task of a plan compares. By default 4 million.",
     options.NUMBER_OF_ALL,
 )
-SHOWN_FAMILIES, SHOWN_IDS = 5, 4
+SHOWN_FAMILIES, SHOWN_IDS, SHOWN_SOURCES = 5, 4, 10
 _NEAR_MAKING = [name for name in content.TEXT_MAKING if name != "method"]
 METHOD = option(
     "--method",
@@ -157,6 +158,26 @@ NOTED_CHANCE = 0.01  # pairs of unrelated texts within the radius, for each text
         "auto",
     ),
     option(
+        "--source-field NAME",
+        "Column or JSON field of the source of each row, such as its domain: strings or integers. "
+        "Prints the rows of each source and the share that is removed, of the largest ones and of "
+        "those that lose most.",
+        options.NAME,
+    ),
+    option(
+        "--most-removed X",
+        "Stop with an error before OUTPUT is written if a source of 100 rows or more loses more "
+        "than this share, 0 to 1. The lists are written all the same. Without it, a note names "
+        "sources that lose more than 0.9.",
+        click.FloatRange(0, 1),
+    ),
+    option(
+        "--within NAME",
+        "Compare rows only with rows of an equal value in this column or JSON field of strings or "
+        "integers, such as a language or a dump. Null is a value of its own. Not for estimates.",
+        options.NAME,
+    ),
+    option(
         "--against REFERENCE",
         "Also remove rows that are near a document of REFERENCE, a store or a file with the same "
         "columns, which stays as it is. A store has no texts: the fingerprints of rows are "
@@ -199,8 +220,12 @@ NOTED_CHANCE = 0.01  # pairs of unrelated texts within the radius, for each text
         whole_number(1, MAX_CHARACTERS),
     ),
     option(
+        "--sources FILE",
+        "Also write all sources, the largest first, with a header: source, rows, removed, share.",
+    ),
+    option(
         "--force",
-        "Replace OUTPUT, --clusters and --removed, if they exist. A folder of rows is replaced if "
+        "Replace OUTPUT and the lists, if they exist. A folder of rows is replaced if "
         "it holds only files of the same format. A folder of texts must be new or empty.",
         into="overwrite",
     ),
@@ -264,6 +289,8 @@ def dedup(args: Arguments) -> None:
         fail("--add inserts into the store that --against names")
     if args.excerpts_of is not None and args.removed is None:
         fail("--excerpts-of is for the list of --removed: name a file for it")
+    if args.sources is not None and args.source_field is None:
+        fail("--sources lists the sources that --source-field names")
     fingerprinter = _fingerprinter_option(args, kind)
     notices = Notices(kind)
     spec = read_spec(
@@ -304,6 +331,9 @@ def dedup(args: Arguments) -> None:
         summary["near_reference"] = int(result.removed.in_reference.sum())
         _note_reference(args, reference, job, result)
     _note_chance(args, job, summary["documents"])
+    if result.sources is not None:
+        _note_sources(args, result.sources)
+        summary["sources"] = _sources_summary(result.sources)
     args.result(summary)
     if not (args.as_json or args.quiet):
         _print_summary(summary, args.output, args.unknown)
@@ -446,7 +476,10 @@ def _advice(job: DedupJob) -> str:
 
 
 def _listings(args: Arguments, job: DedupJob) -> list[Listing]:
-    result = []
+    result = list[Listing]()
+    if args.sources is not None:
+        opened = partial(open_list, SOURCE_COLUMNS, header=True)
+        result.append(Listing(args.sources, opened, lambda result: result.sources.batches()))
     if args.clusters is not None:
         result.append(
             Listing(
@@ -463,6 +496,43 @@ def _listings(args: Arguments, job: DedupJob) -> list[Listing]:
         opened = partial(open_list, columns, header=True)
         result.append(Listing(args.removed, opened, lambda result: result.removed.batches()))
     return result
+
+
+def _note_sources(args: Arguments, sources: Sources) -> None:
+    """Note sources that lost nearly all of their rows, unless a bound allows it."""
+    lost = sources.above(NOTED_SHARE)
+    if args.most_removed is None and len(lost):
+        args.note(
+            f"{plural(len(lost), 'source')} lost more than {NOTED_SHARE} of the rows: "
+            f"{lost.describe()}; --most-removed {NOTED_SHARE} stops before OUTPUT is written"
+        )
+
+
+def _sources_summary(sources: Sources) -> dict[str, Any]:
+    return {
+        "count": len(sources),
+        "largest": sources.largest(SHOWN_SOURCES).records(),
+        "most_removed": sources.most_removed(SHOWN_SOURCES).records(),
+    }
+
+
+def _print_sources(sources: dict[str, Any]) -> None:
+    titles = {
+        "largest": f"\nSources by rows, of {sources['count']:,}",
+        "most_removed": f"\nSources by the share removed, of {LEAST_ROWS} rows or more",
+    }
+    for name, title in titles.items():
+        rows = [
+            (
+                "null" if record["source"] is None else printable(record["source"]),
+                f"{record['rows']:,}",
+                f"{record['removed']:,}",
+                percent(record["share"]),
+            )
+            for record in sources[name]
+        ]
+        if rows:
+            print_table(title, SOURCE_COLUMNS, rows)
 
 
 def _print_summary(summary: dict[str, Any], output: str, unknown: str) -> None:
@@ -511,3 +581,5 @@ def _print_summary(summary: dict[str, Any], output: str, unknown: str) -> None:
             largest,
             text_columns=(1,),
         )
+    if "sources" in summary:
+        _print_sources(summary["sources"])

@@ -19,6 +19,7 @@ from fpstore.errors import InputError
 from fpstore.io.check import first_too_large, rows_of_array, unsigned
 from fpstore.io.digits import too_large, wrong_width
 from fpstore.io.files import error_location, input_error
+from fpstore.io.labels import NULL, Labels
 from fpstore.io.messages import CONTENT_NAMES, ROLE_NAMES
 from fpstore.io.packages import import_package
 from fpstore.io.source import (
@@ -416,6 +417,14 @@ class ArrowColumns:
                     f"column {projection.key!r} has type {column_type}, keys must be integers or "
                     "strings"
                 )
+        for name in projection.labels:
+            column_type = plain_type(find_column(schema, name))
+            if not (
+                types.is_null(column_type) or types.is_integer(column_type) or is_text(column_type)
+            ):
+                raise InputError(
+                    f"column {name!r} has type {column_type}, labels must be strings or integers"
+                )
 
     def rows(self, batch: Any, name: str, done: int, rule: IdRule | None) -> Batch:
         """Return the rows of a batch; ``done`` rows of the file come before it."""
@@ -428,9 +437,13 @@ class ArrowColumns:
         def row_error(place: int, message: str) -> InputError:
             return input_error(name, None, f"row {done + int(places[place]) + 1}: {message}")
 
+        labels = tuple(
+            _labels(to_plain(batch.column(column)), column, name, done)
+            for column in projection.labels
+        )
         if not known.all():
             batch = filter_rows(batch, known)
-        rows = Batch(known=known, row_error=row_error)
+        rows = Batch(known=known, row_error=row_error, labels=labels)
         if isinstance(projection.text, tuple):
             columns = [
                 _texts(to_plain(batch.column(column)), column, projection, row_error)[0]
@@ -576,6 +589,27 @@ def has_parts(column_type: Any) -> bool:
     item = plain_type(column_type.value_type)
     names = {field.name for field in item} if types.is_struct(item) else set()
     return is_text(item) or bool(names & set(ROLE_NAMES) and names & set(CONTENT_NAMES))
+
+
+def _labels(column: Any, name: str, file: str, done: int) -> Labels:
+    """Return the labels of a plain array; ``done`` rows of the file come before it."""
+    import pyarrow
+
+    if not is_text(column.type):
+        column = column.cast(pyarrow.string())
+    encoded = column.dictionary_encode()
+    values = string_column(
+        encoded.dictionary,
+        name,
+        lambda value, message: input_error(
+            file,
+            None,
+            f"row {done + 1 + int(np.argmax(dictionary_codes(encoded) == value))}: {message}",
+        ),
+    )
+    codes = dictionary_codes(encoded) + 1
+    codes[~_is_valid(encoded)] = NULL
+    return Labels(values, codes.astype(np.uint32))
 
 
 def _texts(

@@ -544,7 +544,9 @@ class ParquetEncoder(Encoder):
         arrays = [
             fingerprint_array(values, self._width)
             if self._columns[name] == "fingerprint"
-            else self._arrow.array(values)
+            else self._arrow.array(
+                values, self._arrow.string() if isinstance(values, list) else None
+            )
             for name, values in data.items()
         ]
         batch = self._arrow.record_batch(arrays, schema=self._schema)
@@ -571,6 +573,7 @@ class ParquetEncoder(Encoder):
             "distance": distance_type(self._width),
             "share": arrow.float64(),
             "text": arrow.string(),
+            "label": arrow.string(),
         }
         self._schema = arrow.schema(
             [

@@ -39,6 +39,7 @@ from fpstore.io.encodings import check_encoding
 from fpstore.io.fields import names_here
 from fpstore.io.files import FileState, InputFile, inner_name, input_error
 from fpstore.io.keys import hash_values, key_value
+from fpstore.io.labels import Labels, labels_of_values
 from fpstore.io.messages import join_parts, refuse_string
 from fpstore.io.remote import Copies
 from fpstore.io.scores import rows_of_keys, score_key
@@ -93,6 +94,7 @@ class Projection:
     key: str | None = None
     key_rule: str = "url"  # one of `fpstore.io.keys.KEY_RULES`
     vector: str | None = None
+    labels: tuple[str, ...] = ()  # read for all rows, also for those that are not known
     width: Width = WIDTH_64
     decimal: bool = False
     signed: bool = False
@@ -120,7 +122,15 @@ class Projection:
     @property
     def names(self) -> list[str]:
         """The columns that are read."""
-        columns = (*self.texts, self.fingerprint, self.id, self.score, self.key, self.vector)
+        columns = (
+            *self.texts,
+            self.fingerprint,
+            self.id,
+            self.score,
+            self.key,
+            self.vector,
+            *self.labels,
+        )
         return [name for name in dict.fromkeys(columns) if name is not None]
 
     @property
@@ -194,6 +204,7 @@ class Batch(NamedTuple):
     keys: Words | None = None  # hashes of `fpstore.io.keys`
     text_keys: Words | None = None  # hashes of whole texts, likewise
     vectors: npt.NDArray[Any] | None = None
+    labels: tuple[Labels, ...] = ()  # of all rows, by the columns of the projection
     sets: Any = None  # the features of the texts: `fpstore.hashing.base.FeatureSets`
     text_chars: npt.NDArray[np.uint32] | None = None  # the length of each text
     chars: int = 0  # the length of the texts that the fingerprints were made of
@@ -558,6 +569,7 @@ def batch_of_values(
     Strings are no integers.
     """
     known, left_out = np.ones(len(next(iter(columns.values()))), bool), list[OmittedRow]()
+    labels = tuple(column_labels(columns[name], name, row_error) for name in projection.labels)
     for group in projection.needed:
         known &= np.logical_or.reduce(
             [[value is not None for value in columns[name]] for name in group]
@@ -583,7 +595,7 @@ def batch_of_values(
             lambda place, message: row_error(place, f"{name}: {message}"),
         )
 
-    batch = Batch(known=known, row_error=row_error, left_out=left_out)
+    batch = Batch(known=known, row_error=row_error, left_out=left_out, labels=labels)
     if isinstance(projection.text, tuple):
         batch = batch._replace(texts=list(zip(*map(column_texts, projection.text), strict=True)))
     elif projection.text is not None:
@@ -673,6 +685,16 @@ def column_keys(values: Iterable[Any], projection: Projection, row_error: RowErr
             lambda place, message: row_error(place, f"{projection.key}: {message}"),
         )
     )
+
+
+def column_labels(values: list[Any], name: str, row_error: RowError) -> Labels:
+    """Return strings, integers and None as labels; the error names the row of another value."""
+    try:
+        return labels_of_values(values)
+    except InputError as error:
+        place = cast(int, error.got)
+        message = f"{name}: {error}, got {show_json(values[place])}"
+        raise row_error(place, message) from None
 
 
 def show_json(value: object) -> str:

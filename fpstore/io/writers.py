@@ -22,7 +22,7 @@ from fpstore.io.reader import check_format
 from fpstore.io.sink import Complete, Encoder, Sink
 from fpstore.io.source import FORMATS, LINE_FORMATS, Chunk
 
-ColumnKind = Literal["fingerprint", "distance", "share", "value", "text"]
+ColumnKind = Literal["fingerprint", "distance", "share", "value", "text", "label"]
 
 _UNWRITABLE = {"tsv": "\t\r\n", "txt": "\t ,\r\n"}  # ends of cells and lines
 _QUOTED = ',"\r\n'  # where they occur in a cell of CSV
@@ -44,6 +44,7 @@ _KINDS: dict[str, ColumnKind] = {
     "kept_shard": "text",
     "text": "text",
     "kept_text": "text",
+    "source": "label",
 }
 
 
@@ -182,6 +183,9 @@ class Writer:
             if kind == "text":
                 columns[name] = _check_texts(name, values)
                 continue
+            if kind == "label":
+                columns[name] = list(values)
+                continue
             try:
                 checked = (
                     check_fingerprints(values, self._width)
@@ -226,9 +230,10 @@ def open_writer(
     columns : sequence of str or mapping
         Column names in order. "fingerprint", "query", "a" and "b" hold fingerprints, "distance"
         holds distances, "share", "contained" and "similarity" hold shares (float; NaN is a null),
-        "rule", "shard", "kept_shard", "text" and "kept_text" hold strings, and others hold integers
-        or strings. A mapping to "fingerprint", "distance", "share" or "value" overrides this, and
-        to "text", a column of strings also if it has no rows.
+        "rule", "shard", "kept_shard", "text" and "kept_text" hold strings, "source" holds strings
+        and None, a null, and others hold integers or strings. A mapping to "fingerprint",
+        "distance", "share", "label" or "value" overrides this, and to "text", a column of strings
+        also if it has no rows.
     header : bool
         Begin delimited text with a line of column names.
     width : int
@@ -372,7 +377,9 @@ class LineEncoder(Encoder):
     def write(self, data: NamedColumns) -> None:
         cells = []
         for name, values in data.items():
-            if isinstance(values, list):
+            if self._columns[name] == "label":
+                cells.append(self._labels(name, values))
+            elif isinstance(values, list):
                 cells.append(self._cells(name, values))
             elif self._columns[name] == "share":
                 unknown = "null" if self._format == "jsonl" else ""
@@ -388,6 +395,12 @@ class LineEncoder(Encoder):
 
     def _write(self, lines: Iterable[str]) -> None:
         self._sink.write(("\n".join(lines) + "\n").encode("utf-8"))
+
+    def _labels(self, name: str, values: Iterable[str | None]) -> list[str]:
+        """Return the cells of labels: a null is empty in delimited text."""
+        if self._format == "jsonl":
+            return ["null" if value is None else _json(value) for value in values]
+        return self._cells(name, [value or "" for value in values])
 
     def _cells(self, name: str, values: list[str]) -> list[str]:
         if self._format == "jsonl":

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.base.aliases import Flags, Words
+from fpstore.base.aliases import Counts, Flags, Words
 from fpstore.base.resources import Resources
 from fpstore.disk.temporary import SpilledNumbers
 from fpstore.errors import InputError
@@ -18,6 +18,7 @@ from fpstore.hashing.base import FeatureSets, Fingerprinter
 from fpstore.hashing.corpora import HashTexts, hash_rows
 from fpstore.hashing.exact import with_wordless
 from fpstore.io.check import is_plain_integer
+from fpstore.io.labels import LabelCodes, LabelColumn, Labels
 from fpstore.io.scores import concatenate_keys
 from fpstore.io.source import Batch, Projection, RowSource
 from fpstore.jobs.bands import BandKeys
@@ -26,6 +27,7 @@ from fpstore.jobs.row_set import SpooledIds
 from fpstore.jobs.text_sets import TextSets, TextSetsWriter
 from fpstore.query.id_lookup import ID_SLICE_ROWS, ids_in_slices
 from fpstore.work.checkpoint import Checkpoint
+from fpstore.work.ids import as_strings
 from fpstore.work.pieces import Pieces
 
 # of a part of a checkpoint: whichever comes first
@@ -40,8 +42,8 @@ class ComparedRows(NamedTuple):
 
     ``is_compared`` has a flag for each row of the corpus. With keys of bands, fingerprints and the
     numbers of rows lie in temporary files. ``texts`` has the sets of features, if texts decide;
-    ``keys`` the keys of rows, if some have any.
-    Fingerprints that were not made have no words.
+    ``keys`` the keys of rows, if some have any. Fingerprints that were not made have no words.
+    ``labels`` has columns of labels by name, for all rows.
     """
 
     is_compared: Flags
@@ -53,6 +55,7 @@ class ComparedRows(NamedTuple):
     texts: TextSets | None = None
     keys: Keys | None = None
     pages: int = 0  # of HTML, which are compared by their whole texts
+    labels: Mapping[str, LabelColumn] = {}
 
 
 def compared_rows(
@@ -67,12 +70,14 @@ def compared_rows(
     sets: bool = False,
     fingerprints: bool = True,
     wordless: bool = False,
+    label_codes: Mapping[str, LabelCodes] | None = None,
 ) -> ComparedRows:
     """Read the rows of a corpus, whose texts are hashed by threads.
 
     Rows in a checkpoint are not read again. With ``refused``, a row without text, fingerprint or id
     is an InputError; so is a corpus without rows, unless it ``may_be_empty``. ``sets`` and
     ``fingerprints`` say what is made of texts. ``wordless`` texts are compared as wholes.
+    ``label_codes`` has the codes of labels that other rows share, by the columns.
     """
     corpus.limit_memory(resources.memory)
     keys = spilled = None
@@ -107,6 +112,8 @@ def compared_rows(
     pieces = [np.empty(0 if words == 1 else (0, words), np.uint64)]
     scores = list[Words]()
     key_pieces: dict[str, list[Words]] = {kind: [] for kind in KINDS}
+    codes = dict[str, LabelCodes](label_codes or {})
+    labels = {name: [np.empty(0, np.uint32)] for name in projection.labels}
     ids, done, pages = SpooledIds(), 0, 0
     for batch in read() if checkpoint is None else _read_with_checkpoint(checkpoint, read):
         is_compared = batch.flags
@@ -124,6 +131,8 @@ def compared_rows(
         scores.extend([] if batch.scores is None else [batch.scores])
         for kind, column in _key_columns(batch).items():
             key_pieces[kind].append(column)
+        for name, values in zip(projection.labels, batch.labels, strict=True):
+            labels[name].append(codes.setdefault(name, LabelCodes()).encode(values))
         if texts is not None and batch.text_chars is not None:
             texts.add(batch.sets, batch.text_chars)
         resources.report("reading", done)
@@ -146,7 +155,17 @@ def compared_rows(
         None if texts is None else texts.finish(),
         _join_keys(key_pieces),
         pages,
+        _joined_labels(labels, codes),
     )
+
+
+def _joined_labels(
+    labels: Mapping[str, list[Counts]], codes: Mapping[str, LabelCodes]
+) -> dict[str, LabelColumn]:
+    return {
+        name: LabelColumn(np.concatenate(pieces), codes.get(name, LabelCodes()))
+        for name, pieces in labels.items()
+    }
 
 
 def _missing_value_error(corpus: RowSource, place: int) -> InputError:
@@ -183,6 +202,7 @@ def _read_with_checkpoint(
                 scores=pieces.read(scores) if scores in pieces else None,
                 whole_pages=pieces.facts["pages"][number],
                 **_read_keys(pieces, number),
+                labels=_read_labels(pieces, number),
                 **_read_sets(pieces, number),
             )
     before = first = done
@@ -211,6 +231,9 @@ def _write(checkpoint: Checkpoint, first: int, batches: list[Batch]) -> None:
                 writer.add(f"scores-{number}", batch.scores)
             for kind, column in _key_columns(batch).items():
                 writer.add(f"{kind}-keys-{number}", column)
+            for place, labels in enumerate(batch.labels):
+                writer.add_ids(f"labels-{place}-{number}", labels.values)
+                writer.add(f"codes-{place}-{number}", labels.codes)
             if batch.sets is not None and batch.text_chars is not None:
                 for name, column in zip(SETS, (*batch.sets, batch.text_chars), strict=True):
                     writer.add(f"{name}-{number}", column)
@@ -231,6 +254,16 @@ def _read_keys(pieces: Pieces, number: int) -> dict[str, Any]:
     """Return the keys of a batch, if a checkpoint has them."""
     fields = {"text_keys": f"exact-keys-{number}", "keys": f"key-keys-{number}"}
     return {field: pieces.read(name) for field, name in fields.items() if name in pieces}
+
+
+def _read_labels(pieces: Pieces, number: int) -> tuple[Labels, ...]:
+    """Return the labels of a batch, for each column that a checkpoint has."""
+    labels = list[Labels]()
+    while (name := f"{len(labels)}-{number}") and f"codes-{name}" in pieces:
+        ids = pieces.read_ids(f"labels-{name}")
+        assert ids is not None
+        labels.append(Labels(as_strings(ids), pieces.read(f"codes-{name}")))
+    return tuple(labels)
 
 
 def _read_sets(pieces: Pieces, number: int) -> dict[str, Any]:

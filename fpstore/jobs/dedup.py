@@ -53,7 +53,9 @@ from fpstore.jobs.reference import (
     near_candidates,
 )
 from fpstore.jobs.removed import Removed
+from fpstore.jobs.sources import Sources, loss_error
 from fpstore.jobs.text_sets import Rule, TextSets
+from fpstore.jobs.within import Within
 from fpstore.query.id_lookup import ids_at
 from fpstore.work.checkpoint import Checkpoint, JobIdentity, is_output, open_checkpoint_in
 
@@ -85,6 +87,8 @@ class Deduplication(NamedTuple):
         containment on that the rule asks for. 0 where fingerprints decide.
     pages : int
         Rows that look like pages of HTML, and were compared by their texts without tags.
+    sources : Sources or None
+        The rows of each source, and how many of them go; None without a column of sources.
     """
 
     kept: Any
@@ -93,6 +97,7 @@ class Deduplication(NamedTuple):
     removed: Removed
     near: int = 0
     pages: int = 0
+    sources: Sources | None = None
 
     def __repr__(self) -> str:
         counts = f"{len(self.kept):,} of {plural(self.clusters.documents, 'document')} kept"
@@ -151,6 +156,11 @@ def deduplicate(
         if reference is not None and reference.adds and checkpoint is not None and resumed:
             _check_saved(checkpoint, reference, target)
         documents, result = find_duplicates(corpus, job, resources, checkpoint, reference, resumed)
+        if job.most_removed is not None and result.sources is not None:
+            error = loss_error(result.sources, job.most_removed)
+            if error is not None:
+                outputs.write_lists(result, resources, checkpoint)
+                raise error
         if job.excerpts_of is not None:
             reader = TextReader(replace(job.projection, score=None), job.fingerprinter, resources)
             others = None if reference is None else reference.corpus
@@ -297,7 +307,14 @@ def find_duplicates(
     clusters = Clusters(members.lims, names, members.documents, len(flags), evidence)
     not_compared = len(flags) - len(rows)
     pages = documents.pages if isinstance(job.fingerprinter, PlainPages) else 0
-    return documents, Deduplication(flags, clusters, not_compared, removed, near_kept, pages)
+    sources = (
+        None
+        if job.source_field is None
+        else Sources.of_column(documents.labels[job.source_field], flags)
+    )
+    return documents, Deduplication(
+        flags, clusters, not_compared, removed, near_kept, pages, sources
+    )
 
 
 def kept_flags(
@@ -373,9 +390,10 @@ def _decide_by_texts(
     if near is not None:
         searched = np.ones(len(texts), bool)
         searched[near.places] = False
-    other = None
+    other, labeled = None, [documents]
     if reference is not None and reference.corpus is not None:
-        projection = replace(job.projection, score=None)
+        labels = () if job.within is None else (job.within,)
+        projection = replace(job.projection, score=None, labels=labels)
         other = compared_rows(
             reference.corpus,
             projection,
@@ -386,11 +404,22 @@ def _decide_by_texts(
             sets=True,
             fingerprints=False,
             wordless=job.compares_wordless,
+            label_codes={name: documents.labels[name].names for name in labels},
         )
         assert other.texts is not None
         keys = join_keys(keys, other.keys or {}, len(texts))
         texts = texts.followed_by(other.texts, resources.memory)
-    connected = connect_by_overlaps(texts, job.rule, resources, searched, keys)
+        labeled.append(other)
+    within = (
+        None
+        if job.within is None
+        else Within.of_columns(
+            [part.labels[job.within] for part in labeled], [part.rows for part in labeled]
+        )
+    )
+    if within is not None:
+        keys = {kind: column.inside(within.codes) for kind, column in keys.items()}
+    connected = connect_by_overlaps(texts, job.rule, resources, searched, keys, within)
     resources.report("comparing", 0)
     connected_members = members_in_sets(connected)[0]
     own = len(documents.texts)
@@ -565,7 +594,7 @@ def _find_near_corpus(
     other: RowSource, documents: ComparedRows, job: DedupJob, resources: Resources
 ) -> NearReference:
     """Return the documents whose fingerprints are near those of another corpus."""
-    projection = replace(job.projection, score=None)
+    projection = replace(job.projection, score=None, labels=())
     other_documents = compared_rows(other, projection, job.fingerprinter, resources, False, None)
     side = join_side(other_documents, job.projection.width)
     candidates = near_candidates(

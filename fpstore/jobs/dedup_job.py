@@ -11,7 +11,7 @@ from fpstore.base.arguments import check_choice, check_flag, check_number, check
 from fpstore.base.keywords import keyword
 from fpstore.base.width import WORD_BITS, Width
 from fpstore.design.families import check_radius
-from fpstore.errors import InputError
+from fpstore.errors import InputError, show
 from fpstore.hashing.bands import Bands, plan_bands
 from fpstore.hashing.base import USUAL_BITS, Fingerprinter
 from fpstore.hashing.binomial import binomial_cdf
@@ -40,7 +40,12 @@ MAX_CHANCE = 0.001
 BANDS_RECALL = 0.995
 UNRELATED = 0.05  # similarity of unrelated texts, by a line of their page, or by phrases
 DEDUP_METHOD = "minhash"  # the default
-ONE_PROCESS = ("excerpts_of",)  # options that plans do not have
+ONE_PROCESS = (
+    "excerpts_of",
+    "source_field",
+    "most_removed",
+    "within",
+)  # options that plans do not have
 _NEAR_OPTIONS = (  # which the method "exact" does not take
     "threshold",
     "contained",
@@ -65,6 +70,8 @@ class DedupJob:
     ``jaccard`` the similarity at which pairs are to be found, None without MinHash.
     ``near_store``: fingerprints are needed beside a rule, since a store has no texts.
     ``excerpts_of`` is how many characters of texts the list of removed rows has, None for none.
+    ``source_field`` is the column of sources, and ``most_removed`` the largest share that goes of
+    one. Rows are only compared inside of a value of the column ``within``.
     """
 
     projection: Projection
@@ -78,6 +85,9 @@ class DedupJob:
     bands: Bands | None = None
     near_store: bool = False
     excerpts_of: int | None = None
+    source_field: str | None = None
+    most_removed: float | None = None
+    within: str | None = None
 
     @property
     def compares_wordless(self) -> bool:
@@ -181,6 +191,7 @@ class DedupJob:
             "encoding": corpus.encoding,
             "skip_bad": corpus.skip_bad,
             "rule": self.rule,
+            "within": self.within,
         }
         return {**facts, **arguments, **description, **files, **reference_facts}
 
@@ -219,6 +230,8 @@ class DedupSpec(HashedRowsSpec):
         As for :func:`fpstore.dedup`.
     unknown, fingerprinter, decimal, signed, encoding, html, format : optional
         As for :func:`fpstore.dedup`.
+    source_field, most_removed, within : optional
+        As for :func:`fpstore.dedup`.
     against : Store, path, iterable of paths, or table, optional
         As for :func:`fpstore.dedup`. Of a plan, a store, which tasks open by its path.
     removed : path-like, optional
@@ -245,6 +258,9 @@ class DedupSpec(HashedRowsSpec):
     group: str | None = None
     unknown: str = "keep"
     search: str = "auto"
+    source_field: str | None = None
+    most_removed: float | None = None
+    within: str | None = None
     against: Any = field(default=None, metadata=RESOLVED)
     removed: Any = field(default=None, metadata=RESOLVED)
     excerpts_of: int | None = None
@@ -259,7 +275,7 @@ class DedupSpec(HashedRowsSpec):
             check_choice(self.group, GROUPINGS, "group")
         check_choice(self.key_rule, KEY_RULES, "key_rule")
         object.__setattr__(self, "normalize", check_normalize(self.normalize))
-        for name in ("threshold", "contained"):
+        for name in ("threshold", "contained", "most_removed"):
             if getattr(self, name) is not None:
                 check_number(getattr(self, name), 0, 1, name)
         check_flag(self.lossless, "lossless")
@@ -267,6 +283,17 @@ class DedupSpec(HashedRowsSpec):
             check_whole(self.excerpts_of, 1, MAX_CHARACTERS, "excerpts_of")
         if self.estimate is not None:
             check_flag(self.estimate, "estimate")
+        for name in ("source_field", "within"):
+            column = getattr(self, name)
+            if column is not None and not (isinstance(column, str) and column):
+                raise InputError(
+                    f"must be the name of a column, got {show(column)}", got=column, argument=name
+                )
+        if self.most_removed is not None and self.source_field is None:
+            raise InputError(
+                f"{keyword('most_removed')} is a share of each source: name the column of sources "
+                f"with {keyword('source_field')}"
+            )
         if self.lossless and (self.threshold, self.contained) != (None, None):
             raise InputError(
                 f"{keyword('lossless')} is the rule {keyword('contained', LOSSLESS_CONTAINMENT)}: "
@@ -429,6 +456,11 @@ class DedupSpec(HashedRowsSpec):
                 score=self.score,
                 key=self.key,
                 key_rule=self.key_rule,
+                labels=tuple(
+                    name
+                    for name in dict.fromkeys((self.source_field, self.within))
+                    if name is not None
+                ),
                 width=Width(WORD_BITS),
                 decimal=self.decimal,
                 signed=self.signed,
@@ -466,6 +498,17 @@ class DedupSpec(HashedRowsSpec):
             )
         if self.method == EXACT and grouping.keep == "central":
             raise InputError(f"{keyword('keep', 'central')} is for fingerprints: name another rule")
+        if self.within is not None and rule is None:
+            raise InputError(
+                f"{keyword('within')} compares texts, and here fingerprints decide: leave "
+                f"{keyword('estimate', True)}, {keyword('radius')} and other options of estimates "
+                "out"
+            )
+        if self.within is not None and near_store:
+            raise InputError(
+                f"{keyword('within')}: a store ({keyword('against')}) has no such column: compare "
+                "with files"
+            )
         if rule is not None and fingerprinter is not None:
             fingerprinter.feature_sets([])  # an error comes before the work
         jaccard = self.jaccard(fingerprinter, grouping.radius)
@@ -483,6 +526,9 @@ class DedupSpec(HashedRowsSpec):
             fixed_radius=self.radius is not None or store_radius == grouping.radius,
             near_store=near_store,
             excerpts_of=self.excerpts_of,
+            source_field=self.source_field,
+            most_removed=self.most_removed,
+            within=self.within,
         )
 
     def _takes_pages(self, fingerprinter: Fingerprinter[Any] | None, near_store: bool) -> bool:

@@ -15,9 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.base.aliases import Flags, Words
+from fpstore.base.aliases import Counts, Flags, Words
 from fpstore.base.arrays import distinct_places, is_run_start, stable_order
 from fpstore.io.keys import WORDS, has_key
+from fpstore.jobs.bands import MIXER
 from fpstore.jobs.evidence import EQUAL_KEY, EXACT, Evidence
 
 #: The kinds of keys, in the order of the steps, with the rules that they are in the evidence.
@@ -47,6 +48,12 @@ class KeyColumn(NamedTuple):
             np.concatenate([self.places, rows + other.places]),
             np.concatenate([self.hashes, other.hashes]),
         )
+
+    def inside(self, codes: Counts) -> KeyColumn:
+        """Return keys that are equal only for rows of equal codes."""
+        hashes = self.hashes.copy()
+        hashes[:, 0] ^= (codes[self.places].astype(np.uint64) + np.uint64(1)) * MIXER
+        return KeyColumn(self.places, hashes)
 
     def at(self, rows: npt.NDArray[np.intp]) -> Words:
         """Return the keys of some rows, zeros for rows without one."""

@@ -339,15 +339,10 @@ class Outputs:
     ) -> None:
         self._write_lists(result, resources)
 
-        def note(name: Path | None, written: Path) -> None:
-            if checkpoint is not None and name is not None:
-                checkpoint.note_output(name, written)
-
         def complete(written: Path) -> None:
             """Let the lists appear before the rows: rows that are there have complete lists."""
-            note(self.target, written)
-            for path, writer in zip(self._paths, self._writers, strict=True):
-                writer.close(partial(note, path))
+            self._note(checkpoint, self.target, written)
+            self._close_lists(checkpoint)
 
         if self.target is None:
             return
@@ -359,6 +354,21 @@ class Outputs:
             self._corpus.copy_folder(is_kept, self.target, resources.progress, complete)
         else:
             self._corpus.copy(is_kept, self.target, resources.progress, complete)
+
+    def write_lists(
+        self, result: Any, resources: Resources, checkpoint: Checkpoint | None = None
+    ) -> None:
+        """Write the lists of a result whose rows are not copied."""
+        self._write_lists(result, resources)
+        self._close_lists(checkpoint)
+
+    def _close_lists(self, checkpoint: Checkpoint | None) -> None:
+        for path, writer in zip(self._paths, self._writers, strict=True):
+            writer.close(partial(self._note, checkpoint, path))
+
+    def _note(self, checkpoint: Checkpoint | None, name: Path | None, written: Path) -> None:
+        if checkpoint is not None and name is not None:
+            checkpoint.note_output(name, written)
 
     def _write_lists(self, result: Any, resources: Resources) -> None:
         for listing, writer in zip(self._listings, self._writers, strict=True):

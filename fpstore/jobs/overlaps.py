@@ -28,6 +28,7 @@ from fpstore.hashing.base import SAMPLES
 from fpstore.jobs.grouping import Numbers
 from fpstore.jobs.keys import Keys, unite_keys
 from fpstore.jobs.text_sets import Rule, TextSets
+from fpstore.jobs.within import Within, run_starts
 
 LARGEST = 32
 LARGEST_CROWDED = 4  # of a list that is crowded for it
@@ -156,12 +157,14 @@ def connect_by_overlaps(
     resources: Resources,
     searched: Flags | None = None,
     keys: Keys | None = None,
+    within: Within | None = None,
 ) -> Numbers:
     """Return for each text the first text that is connected with it.
 
     Texts are connected if they are equal, or if one contains LINKED of the rule's containment of
     the other, and `may_contain` finds it; if they have an equal key; or through a third one.
-    ``searched`` flags the texts that may be connected; None: all may.
+    ``searched`` flags the texts that may be connected; None: all may. Texts of different values of
+    ``within`` are not connected.
     """
     if len(texts) > MAX_ROWS:
         raise InputError(
@@ -174,13 +177,15 @@ def connect_by_overlaps(
         searched = has_features if searched is None else searched & has_features
         if not searched.any():
             return sets.names()
-    distinct = _unite_equal(sets, texts, searched)
+    distinct = _unite_equal(sets, texts, searched, within)
     least, done = rule.least_containment, 0
-    for shared, crowded in _shared_pairs(texts, distinct, resources):
+    for shared, crowded in _shared_pairs(texts, distinct, resources, within):
         smaller, larger = shared.smaller.view(np.intp), shared.larger.view(np.intp)
         near = may_contain(
             shared, texts.sizes[smaller], texts.sizes[larger], crowded[smaller], least
         )
+        if within is not None:
+            near &= within.are_equal(smaller, larger)
         link_contained(sets, texts, shared.smaller[near], shared.larger[near], least)
         done += len(near)
         resources.report("comparing", done)
@@ -198,13 +203,13 @@ def link_contained(
 
 
 def _shared_pairs(
-    texts: TextSets, distinct: Words, resources: Resources
+    texts: TextSets, distinct: Words, resources: Resources, within: Within | None
 ) -> Iterator[tuple[Shared, Counts]]:
     """Yield pairs of texts, the smaller ones ascending; and the crowded features of each text."""
     memory = resources._replace(memory=resources.memory // 2)
     sorter = Sorter(memory.memory, None, threads=resources.threads)
     crowded = np.zeros(len(texts), np.uint32)
-    for rows in _lists(texts, distinct, memory):
+    for rows in _lists(texts, distinct, memory, within):
         pairs = pair_rows(rows)
         sorter.add(pair_keys(pairs), None)
         crowded += np.bincount(pairs.crowded.view(np.intp), minlength=len(texts)).astype(np.uint32)
@@ -234,18 +239,27 @@ def count_shared(keys: Words, counts: npt.NDArray[np.int64]) -> Shared:
     )
 
 
-def _unite_equal(sets: _kernel.Sets, texts: TextSets, searched: Flags | None) -> Words:
-    """Unite texts of equal digests; return the first of each, ascending."""
+def _unite_equal(
+    sets: _kernel.Sets, texts: TextSets, searched: Flags | None, within: Within | None
+) -> Words:
+    """Unite texts of equal digests and values; return the first of each, ascending."""
     numbers = np.arange(len(texts)) if searched is None else np.flatnonzero(searched)
     digests = texts.digests[numbers]
-    order = stable_order(digests)
-    is_first = is_run_start(digests[order])
+    if within is None:
+        order = stable_order(digests)
+        is_first = is_run_start(digests[order])
+    else:
+        codes = within.codes[numbers]
+        order = np.lexsort((codes, digests))
+        is_first = run_starts(digests[order], codes[order])
     firsts = order[is_first][np.cumsum(is_first) - 1]
     sets.unite(numbers[order].astype(np.uint64), numbers[firsts].astype(np.uint64))
     return np.sort(numbers[order[is_first]]).astype(np.uint64)
 
 
-def _lists(texts: TextSets, distinct: Words, resources: Resources) -> Iterator[SizedRows]:
+def _lists(
+    texts: TextSets, distinct: Words, resources: Resources, within: Within | None
+) -> Iterator[SizedRows]:
     """Yield lists of texts that share a sampled feature."""
     places = distinct.view(np.intp)
     samples, starts = texts.samples[places].astype(np.int64), texts.lims[places]
@@ -253,6 +267,8 @@ def _lists(texts: TextSets, distinct: Words, resources: Resources) -> Iterator[S
     sorter = Sorter(resources.memory, None, count, threads=resources.threads)
     for batch in spans(list_lims(samples), AT_ONCE):
         features = slices(texts.features, starts[batch], samples[batch])
+        if within is not None:
+            features ^= np.repeat(within.salts_at(places[batch]), samples[batch])
         sizes = np.repeat(texts.sizes[places[batch]], samples[batch])
         sorter.add(sort_key(features, sizes), np.repeat(distinct[batch], samples[batch]))
     resources.report("searching", 0, count)

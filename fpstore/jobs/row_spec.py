@@ -176,7 +176,8 @@ def with_columns(
         if name is not None and not (isinstance(name, str) and name):
             raise InputError(f"{argument} must be the name of a column, got {show(name)}", got=name)
     if text is True:
-        if (projection.id, projection.score, projection.key) != (None, None, None):
+        named = (projection.id, projection.score, projection.key)
+        if named != (None, None, None) or projection.labels:
             raise InputError("files that are texts have no columns: their ids are their paths")
         return replace(projection, text=PATHS_TEXT, id=PATHS_ID)
     return replace(projection, text=text or None, fingerprint=fingerprint)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from fpstore.base.aliases import Counts, Flags, Words
 from fpstore.base.resources import Resources
+from fpstore.base.strings import StringColumn
 from fpstore.disk.temporary import SpilledNumbers
 from fpstore.errors import InputError
 from fpstore.hashing.bands import Bands, MinHashSketcher
@@ -27,7 +28,6 @@ from fpstore.jobs.row_set import SpooledIds
 from fpstore.jobs.text_sets import TextSets, TextSetsWriter
 from fpstore.query.id_lookup import ID_SLICE_ROWS, ids_in_slices
 from fpstore.work.checkpoint import Checkpoint
-from fpstore.work.ids import as_strings
 from fpstore.work.pieces import Pieces
 
 # of a part of a checkpoint: whichever comes first
@@ -260,9 +260,9 @@ def _read_labels(pieces: Pieces, number: int) -> tuple[Labels, ...]:
     """Return the labels of a batch, for each column that a checkpoint has."""
     labels = list[Labels]()
     while (name := f"{len(labels)}-{number}") and f"codes-{name}" in pieces:
-        ids = pieces.read_ids(f"labels-{name}")
-        assert ids is not None
-        labels.append(Labels(as_strings(ids), pieces.read(f"codes-{name}")))
+        values = pieces.read_ids(f"labels-{name}")
+        assert isinstance(values, StringColumn)
+        labels.append(Labels(values, pieces.read(f"codes-{name}")))
     return tuple(labels)
 
 

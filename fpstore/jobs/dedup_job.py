@@ -498,16 +498,16 @@ class DedupSpec(HashedRowsSpec):
             )
         if self.method == EXACT and grouping.keep == "central":
             raise InputError(f"{keyword('keep', 'central')} is for fingerprints: name another rule")
+        if self.within is not None and near_store:
+            raise InputError(
+                f"{keyword('within')}: a store ({keyword('against')}) has no such column: compare "
+                "with files"
+            )
         if self.within is not None and rule is None:
             raise InputError(
                 f"{keyword('within')} compares texts, and here fingerprints decide: leave "
                 f"{keyword('estimate', True)}, {keyword('radius')} and other options of estimates "
                 "out"
-            )
-        if self.within is not None and near_store:
-            raise InputError(
-                f"{keyword('within')}: a store ({keyword('against')}) has no such column: compare "
-                "with files"
             )
         if rule is not None and fingerprinter is not None:
             fingerprinter.feature_sets([])  # an error comes before the work

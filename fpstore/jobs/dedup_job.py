@@ -361,19 +361,17 @@ class DedupSpec(HashedRowsSpec):
             spec = replace(self, html=False) if self.html == AUTO else self
             return super(DedupSpec, spec).hashed_columns(projection, usual_method)
         self._check_exact()
-        projection = with_columns(projection, self.text, self.fingerprint)
-        columns = None if projection.text is None or self.text is True else check_fields(self.text)
-        if columns is not None and is_weighted(self.text):
+        if is_weighted(self.text):
             raise InputError(
                 f"{keyword('method', EXACT)} compares texts as wholes: name columns without weights"
             )
+        has_columns = not any(self.text is absent for absent in (None, False, True))
+        columns = tuple(check_fields(self.text)) if has_columns else ()
+        text = self.text if not columns else columns[0] if len(columns) == 1 else columns
+        projection = with_columns(projection, text, self.fingerprint)
         if projection.text is None:
             raise InputError(f"{keyword('method')} is for texts, and the corpus has fingerprints")
-        if columns is None or len(columns) == 1:
-            text = projection.text if columns is None else next(iter(columns))
-            return replace(projection, text=text), ExactText(self.normalize)
-        names = tuple(columns)
-        return replace(projection, text=names), ExactText(self.normalize, names)
+        return projection, ExactText(self.normalize, columns if len(columns) > 1 else None)
 
     def _check_exact(self) -> None:
         """Raise InputError for an option that does not go with the method "exact"."""

@@ -49,6 +49,7 @@ OWNERS = {
     "typing_extensions": ("base/aliases.py",),
     "regex": ("hashing/features.py",),
     "trafilatura": ("hashing/page_text.py",),
+    "ada_url": ("io/urls.py",),
     "resiliparse": ("hashing/page_text.py",),
     "ray": ("ray.py",),
     "ctypes": ("disk/folders.py", "plans/api.py"),
@@ -61,6 +62,7 @@ OWNERS = {
         "disk/sealed.py",
         "format/",
         "hashing/base.py",
+        "io/keys.py",
         "jobs/boilerplate.py",
     ),
 }
@@ -82,6 +84,7 @@ EXTRAS = {
         "regex",
         "resiliparse",
         "trafilatura",
+        "ada_url",
     )
 }
 

@@ -183,12 +183,13 @@ class Decision {
     return find_indexed(row, set);
   }
 
-  // The row among some that stay for which a row goes, or the row itself.
+  // The row among some that stay, ascending, for which a row goes, or the row itself.
   uint64_t best_of(uint64_t row, const Set& set, const std::vector<uint64_t>& others) {
     uint64_t best = row, most = 0;
     for (const uint64_t other : others) {
-      const uint64_t common = shared(row, other);
-      if (common > most && rule_.goes(set.size, set_of(other).size, common)) {
+      const uint64_t common = shared(row, other), size = set_of(other).size;
+      if (common && common == set.size && common == size) return other;
+      if (common > most && rule_.goes(set.size, size, common)) {
         best = other;
         most = common;
       }
@@ -247,6 +248,7 @@ class Decision {
     candidates_.clear();
     for (size_t i = 0; i < compared; ++i) candidates_.push_back(kept_[touched_[i]]);
     forget_hits();
+    std::sort(candidates_.begin(), candidates_.end());
     return best_of(row, set, candidates_);
   }
 

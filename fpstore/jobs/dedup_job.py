@@ -322,7 +322,15 @@ class DedupSpec(HashedRowsSpec):
         has_features = unwrap_minhash(fingerprinter) is not None or (
             self.estimate is False and fingerprinter is not None
         )
-        of_rules = [name for name in ("contained", "lossless", "key") if getattr(self, name)]
+        of_rules = [
+            name
+            for name, is_set in (
+                ("contained", self.contained is not None),
+                ("lossless", self.lossless),
+                ("key", self.key is not None),
+            )
+            if is_set
+        ]
         if has_features and not of_estimates:
             return (
                 Rule(LOSSLESS_CONTAINMENT, NEVER)
@@ -339,7 +347,7 @@ class DedupSpec(HashedRowsSpec):
             if of_estimates
             else "the corpus has fingerprints"
             if fingerprinter is None
-            else f"{fingerprinter.name} has none that is compared: leave the method out"
+            else f"leave the method {fingerprinter.name} out"
         )
         if of_rules or self.keep == "longest" or self.estimate is False:
             name = of_rules[0] if of_rules else "keep" if self.keep == "longest" else "estimate"

@@ -262,7 +262,10 @@ def dedup(args: Arguments) -> None:
         --removed removed.tsv --force
     $ fpstore dedup corpus.parquet clean.parquet --text-field text --excerpts-of 300 \
         --removed removed.parquet --force
-    $ fpstore dedup corpus.parquet clean.parquet --text-field text --search bands --force
+    $ fpstore dedup corpus.parquet clean.parquet --text-field text --threshold 0.6 \
+        --contained 0.7 --force
+    $ fpstore dedup corpus.parquet clean.parquet --text-field text --estimate --search bands \
+        --force
     $ fpstore dedup pages.jsonl clean.jsonl --text-field text --key-field url --force
     $ fpstore dedup pages.jsonl clean.jsonl --text-field text --method exact \
         --normalize space,case --key-field url --key-rule plain --force

@@ -194,15 +194,22 @@ def test_signals_are_met_while_texts_are_compared(count_signals):
         np.tile(np.arange(1 << 14, dtype=np.uint32), 2), np.array([0, 1 << 14, 1 << 15], np.uint64)
     )
     pairs = np.zeros(1 << 13, np.uint64)
-    assert count_signals(lambda: sets.similarities(pairs, pairs + np.uint64(1))) > 5
-    rows = np.zeros(1 << 13, np.uint64)
-    lims = np.array([0, len(rows)], np.uint64)
-    numbers = np.arange(len(rows), dtype=np.uint64) % 2
-    assert count_signals(lambda: sets.representatives(rows, lims, numbers, 0, 1.0, 256)) > 5
+    assert count_signals(lambda: sets.shared(pairs, pairs + np.uint64(1))) > 5
+    assert count_signals(lambda: sets.contain(pairs, pairs + np.uint64(1), 0.5)) > 5
+    # each is looked up in an index of eight that share nothing with it
+    numbers = np.arange(1 << 14, dtype=np.uint32).reshape(-1, 1 << 11)
+    apart = np.concatenate([numbers, np.tile(1 << 20 | numbers[0], (1 << 12, 1))])
+    sets = _kernel.FeatureSets(
+        apart.reshape(-1), np.arange(0, apart.size + 1, 1 << 11, dtype=np.uint64)
+    )
+    rows = np.arange(len(apart), dtype=np.uint64)
+    lims, none = np.array([0, len(rows)], np.uint64), np.empty(0, np.uint8)
+    groups = (rows, lims, rows, none, 0.8, 0.7)
+    assert count_signals(lambda: sets.decide(*groups)) > 5
     stop = _kernel.Stop()
     stop.set()
     with pytest.raises(InterruptedError):
-        sets.representatives(rows, lims, numbers, 0, 1.0, 256, stop=stop)
+        sets.decide(*groups, stop=stop)
 
 
 INTERRUPTED = """

@@ -82,8 +82,8 @@ JOBS = {
     "--threads 2 --force",
     "dedup bands": "dedup c.jsonl {} --text-field text --id-field id --removed {}.tsv "
     "--search bands --threads 2 --force",
-    "dedup verified": "dedup c.jsonl {} --text-field text --id-field id --removed {}.tsv "
-    "--verify --threads 1 --force",
+    "dedup estimates": "dedup c.jsonl {} --text-field text --id-field id --removed {}.tsv "
+    "--estimate --threads 1 --force",
     "dedup parquet": "dedup c.parquet {} --text-field text --keep central --threads 1 --force",
     "dedup csv": "dedup c.csv {} --text-field text --id-field id --keep smallest --group greedy "
     "--threads 1 --force",
@@ -102,7 +102,7 @@ SUFFIXES = {
     "dedup csv": ".csv",
     "dedup hashes": ".tsv",
     "dedup parquet": ".parquet",
-} | dict.fromkeys(("dedup texts", "dedup verified", "dedup bands", "dedup against"), ".jsonl")
+} | dict.fromkeys(("dedup texts", "dedup estimates", "dedup bands", "dedup against"), ".jsonl")
 
 
 def command(job, name):

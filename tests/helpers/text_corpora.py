@@ -12,7 +12,7 @@ from small_plans import plan_dedup
 
 from fpstore.errors import InputError
 from fpstore.io import open_writer
-from fpstore.jobs.removed import REMOVED_COLUMNS, REMOVED_WITH_REFERENCE
+from fpstore.jobs.removed import removed_columns
 
 WORDS = [f"word{n}" for n in range(2000)]
 
@@ -87,8 +87,8 @@ def digests_in(folder):
 
 def listed(removed, path):
     """Write the removed rows to a file, and return its bytes."""
-    columns = REMOVED_WITH_REFERENCE if removed.has_reference else REMOVED_COLUMNS
-    with open_writer(path, columns=columns, width=256) as writer:
+    columns = removed_columns("rule" in removed.evidence, removed.has_reference)
+    with open_writer(path, columns=columns, width=256, header=True) as writer:
         for batch in removed.batches():
             writer.write(batch)
     return path.read_bytes()

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from commandline import failure, run
+from contained_texts import shares
 from speeds import full, slow
 
 import fpstore
@@ -175,23 +176,14 @@ def planted(path, pairs, rng, share):
 def test_dedup_finds_the_share_that_it_tells(tmp_path):
     rng, pairs = np.random.default_rng(7), 600
     planted(tmp_path / "c.jsonl", pairs, rng, 0.062)  # a similarity of about 0.7
-    alike = fpstore.dedup(
-        tmp_path / "c.jsonl",
-        text="text",
-        id="id",
-        threshold=0.7,
-        search="bands",
-        verify=True,
-        group="greedy",
-    )
-    exact = fpstore.dedup(
-        tmp_path / "c.jsonl", text="text", id="id", threshold=0.7, radius=256, verify=True
-    )
-    expected = {frozenset(cluster) for cluster in exact.clusters}
-    clusters = {frozenset(cluster) for cluster in alike.clusters}
-    assert len(expected) > pairs // 3
-    assert clusters <= expected  # no pair is alike by the texts alone
-    assert len(clusters) >= 0.98 * len(expected) - 5 * math.sqrt(0.02 * len(expected))
+    texts = [json.loads(line)["text"] for line in (tmp_path / "c.jsonl").open()]
+    alike = {n for n in range(pairs) if shares(texts[2 * n], texts[2 * n + 1])[1] >= 0.7}
+    result = fpstore.dedup(tmp_path / "c.jsonl", text="text", threshold=0.7, search="bands")
+    clusters = set(map(tuple, result.clusters))
+    assert clusters <= {(2 * n, 2 * n + 1) for n in range(pairs)}
+    near = alike & {row // 2 for row, _ in clusters}
+    assert len(alike) > pairs // 3
+    assert len(near) >= 0.98 * len(alike) - 5 * math.sqrt(0.02 * len(alike))
 
 
 def test_many_rows_use_bands_and_a_note_states_the_law(tmp_path, monkeypatch, set_limits):
@@ -199,9 +191,8 @@ def test_many_rows_use_bands_and_a_note_states_the_law(tmp_path, monkeypatch, se
     rows = planted(tmp_path / "c.jsonl", 40, np.random.default_rng(3), 0.01)
 
     def told(output, *options):
-        result = run(
-            "dedup", "c.jsonl", output, "--text-field", "text", "--json", "--force", *options
-        )
+        words = ("--text-field", "text", "--estimate", "--json", "--force")
+        result = run("dedup", "c.jsonl", output, *words, *options)
         return json.loads(result.stdout), result.stderr
 
     for most, how in ((rows, "exact"), (rows // 2, "bands")):
@@ -248,19 +239,15 @@ def test_a_low_threshold_finds_its_share_and_no_strangers(threshold):
     texts, similarities = sharing(pairs, 60, np.random.default_rng(5))
     table, alike = pa.table({"text": texts}), similarities >= threshold
     for search in ("auto", "bands"):
-        for verify in (False, True):
-            result = fpstore.dedup(
-                table, text="text", threshold=threshold, search=search, verify=verify
-            )
-            rows, kept = result.removed.rows // 2, result.removed.kept_rows // 2
-            assert (rows == kept).all()
-            removed = np.zeros(pairs, bool)
-            removed[rows] = True
-            assert removed[alike].mean() >= 0.98 - 5 * math.sqrt(0.02 * 0.98 / alike.sum())
-            assert not verify or not removed[~alike].any()
-    strangers = fpstore.dedup(
-        table, text="text", threshold=threshold, search="exact", verify=False
-    ).removed
+        result = fpstore.dedup(
+            table, text="text", threshold=threshold, search=search, estimate=True
+        )
+        rows, kept = result.removed.rows // 2, result.removed.kept_rows // 2
+        assert (rows == kept).all()
+        removed = np.zeros(pairs, bool)
+        removed[rows] = True
+        assert removed[alike].mean() >= 0.98 - 5 * math.sqrt(0.02 * 0.98 / alike.sum())
+    strangers = fpstore.dedup(table, text="text", threshold=threshold, search="exact").removed
     assert ((strangers.rows // 2 != strangers.kept_rows // 2).sum() > 100) == (threshold == 0.3)
 
 
@@ -275,9 +262,8 @@ def test_few_rows_use_bands_where_strangers_are_near_by_chance(tmp_path, monkeyp
         (["--width", "64"], "bands"),
         (["--width", "64", "--radius", "16"], "exact"),
     ):
-        result = run(
-            "dedup", "c.jsonl", "d.jsonl", "--text-field", "text", "--json", "--force", *options
-        )
+        words = ("--text-field", "text", "--estimate", "--json", "--force")
+        result = run("dedup", "c.jsonl", "d.jsonl", *words, *options)
         assert (json.loads(result.stdout)["search"], rows) == (how, 600), options
 
 

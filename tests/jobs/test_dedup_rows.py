@@ -243,8 +243,8 @@ def test_a_deduplication_says_what_it_is(here):
             repr(result)
             == "<fpstore.Deduplication: 3 of 5 documents kept, 2 clusters, 1 not compared>"
         )
-    kept, clusters, unknown, removed = result
-    assert (len(kept), len(clusters), unknown, len(removed)) == (3, 2, 1, 2)
+    kept, clusters, unknown, removed, near = result
+    assert (len(kept), len(clusters), unknown, len(removed), near) == (3, 2, 1, 2, 0)
 
 
 def test_json_has_ids_as_they_are(here):

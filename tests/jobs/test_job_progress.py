@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from inputs import json_lines
 from resuming import near
+from speeds import full
 
 import fpstore
 from fpstore.errors import InputError
@@ -68,8 +69,13 @@ def test_jobs_over_a_store(tmp_path, small_parts, told):
                 job(progress=5)
 
 
+BY_TEXTS = ["reading", "searching", "comparing", "copying"]
+BY_FINGERPRINTS = ["reading", "grouping", "clustering", "grouping", "copying"]
+
+
+@pytest.mark.parametrize(("estimate", "wanted"), [(None, BY_TEXTS), full(True, BY_FINGERPRINTS)])
 @pytest.mark.parametrize("form", ["jsonl", "tsv", "parquet", "folder", "table"])
-def test_a_deduplication(tmp_path, told, form):
+def test_a_deduplication(tmp_path, told, form, estimate, wanted):
     texts = [f"a text of words {n % 90}" for n in range(120)]
     source = tmp_path / f"c.{form}"
     if form == "jsonl":
@@ -89,13 +95,14 @@ def test_a_deduplication(tmp_path, told, form):
         source,
         output,
         text=True if form == "folder" else "text",
+        estimate=estimate,
         progress=lambda *call: told.append(call),
     )
     if form == "table":
         assert result.kept.equals(pq.read_table(output))
     else:
         assert np.array_equal(result.kept, np.sort(result.kept))
-    check(told, ["reading", "grouping", "clustering", "grouping", "copying"])
+    check(told, wanted)
     assert told[-1] == ("copying", 120, 120)
 
 
@@ -113,5 +120,5 @@ def test_a_folder_of_files(tmp_path, told, output, threads):
         threads=threads,
         progress=lambda *call: told.append(call),
     )
-    check(told, ["reading", "grouping", "clustering", "grouping", "copying"])
+    check(told, BY_TEXTS)
     assert told[-1] == ("copying", 120, 120)

@@ -171,7 +171,7 @@ def test_a_corpus_that_has_changed_is_refused(job_folder):
     ]
     arguments = ["dedup", "c.jsonl", "d.jsonl", *options]
     assert killed(arguments, 4)
-    assert "keep was 'first' when this job began, and is 'smallest'" in failure(
+    assert "keep was 'longest' when this job began, and is 'smallest'" in failure(
         *arguments, "--keep", "smallest"
     )
     assert "fingerprinter was {" in failure(*arguments, "--shingle", "chars")

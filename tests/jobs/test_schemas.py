@@ -38,7 +38,7 @@ OTHERS = {
     "a column less": pa.table({"text": STRINGS}),
     "other fields": pa.table({"text": STRINGS, "n": [1, 2, 3], "meta": [{"b": 1}] * 3}),
 }
-FIRST = pa.table({"text": [A, A + " today"], "n": [7, 8], "meta": [{"a": "x"}] * 2})
+FIRST = pa.table({"text": [A + " today", A], "n": [7, 8], "meta": [{"a": "x"}] * 2})
 
 
 @pytest.fixture(params=list(OTHERS))

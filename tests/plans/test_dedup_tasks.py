@@ -5,6 +5,7 @@ The files and the list of removed rows have the bytes that one process writes.
 
 import json
 import random
+import shutil
 
 import numpy as np
 import pyarrow as pa
@@ -34,10 +35,15 @@ from fpstore.work.places import DiskPlace
 
 CASES = {
     "default": {},
+    "estimate": {"estimate": True},
     "bands": {"search": "bands"},
     "bands of small slices": {"search": "bands", "slice_rows": 40, "part_bytes": 4000},
     "small slices": {"slice_rows": 20, "part_bytes": 4000},
-    "verified": {
+    "lossless": {"lossless": True, "slice_rows": 50, "part_bytes": 4000},
+    "scores": {"keep": "highest", "score": "score", "slice_rows": 30, "part_bytes": 9000},
+    "first": {"contained": 0.6, "keep": "first", "id": "key", "unknown": "drop"},
+    "stars of texts": {"slice_rows": 40, "part_bytes": 4000, "star_rows": 0},
+    "ids": {
         "threshold": 0.4,
         "keep": "smallest",
         "id": "number",
@@ -105,7 +111,7 @@ def both_ways(folder, source, suffix=".csv", **asked):
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("case", "suffix"),
-    [*((case, "parquet") for case in CASES), ("string ids", "jsonl"), ("verified", "csv")],
+    [*((case, "parquet") for case in CASES), ("string ids", "jsonl"), ("ids", "csv")],
 )
 def test_equals_one_process(tmp_path, case, suffix):
     source = corpus_in(tmp_path / "corpus", suffix)
@@ -117,6 +123,10 @@ def test_equals_one_process(tmp_path, case, suffix):
         "not_compared": result.not_compared,
         "clusters": len(result.clusters),
     }
+    evidence = result.removed.evidence
+    if "rule" in evidence:
+        output["lossless"] = int((evidence["contained"] >= 0.95).sum())
+        output["near"] = result.near
     assert summary == {**output, "removed": 240 - kept, "kept": kept}
     assert plan.finish() == summary
     assert json.loads((tmp_path / "many" / "_fpstore.json").read_text()) == {
@@ -389,14 +399,20 @@ def test_ids_without_fingerprints(tmp_path):
     assert pq.read_table(tmp_path / "o.parquet").num_rows == 1
 
 
-def test_what_a_store_cannot_verify_is_refused(tmp_path):
+def test_what_is_refused_before_a_plan_is_written(tmp_path):
     fpstore.build(
         tmp_path / "s.fps", [MinHash().fingerprint("a b c d e f g")], fingerprinter=MinHash()
     ).close()
     (tmp_path / "v.jsonl").write_text('{"text":"a b c d e f g"}\n')
     files = tmp_path / "v.jsonl", tmp_path / "o.jsonl"
-    with pytest.raises(InputError, match="a store has no texts to verify with"):
-        plan_dedup(tmp_path / "p", *files, text="text", against=tmp_path / "s.fps", verify=True)
+    for options, message in (
+        ({"lossless": True, "threshold": 0.5}, "is the rule contained=0.95"),
+        ({"against": tmp_path / "s.fps", "contained": 0.5, "radius": 3}, "compares texts"),
+        ({"against": tmp_path / "v2.jsonl"}, "a plan compares with a store"),
+    ):
+        shutil.copy(tmp_path / "v.jsonl", tmp_path / "v2.jsonl")
+        with pytest.raises(InputError, match=message):
+            plan_dedup(tmp_path / "p", *files, text="text", **options)
     with pytest.raises(InputError, match=r"the list of removed rows is one of \.tsv"):
         plan_dedup(tmp_path / "p", *files, text="text", removed=tmp_path / "r.xyz")
     assert not (tmp_path / "p").exists()

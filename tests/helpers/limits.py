@@ -96,6 +96,7 @@ LIMITS = {
     "compared_rows": ("jobs.compared", "PART_ROWS"),
     "compared_chars": ("jobs.compared", "PART_CHARS"),
     "compared_texts": ("jobs.dedup", "COMPARED_AT_ONCE"),
+    "connected_texts": ("jobs.overlaps", "MAX_ROWS"),
     "listed_texts": ("jobs.overlaps", "LARGEST"),
     "listed_crowded_texts": ("jobs.overlaps", "LARGEST_CROWDED"),
     "linked_pairs": ("jobs.overlaps", "COMPARED_AT_ONCE"),

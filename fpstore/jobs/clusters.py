@@ -18,7 +18,7 @@ from fpstore.base.threads import cached_property
 from fpstore.errors import CorruptStoreError, InputError, plural
 from fpstore.io.tables import Tabular, arrow_table, values_at
 from fpstore.jobs import GROUPINGS, REPRESENTATIVES
-from fpstore.jobs.evidence import Evidence
+from fpstore.jobs.evidence import SHOWN_DIGITS, Evidence
 from fpstore.jobs.grouping import Grouping, Numbers, group_members, members_in_sets
 from fpstore.jobs.joining import connect_rows
 from fpstore.jobs.pairs import join_design, load_fingerprints
@@ -126,8 +126,9 @@ class Clusters(Tabular):
         return columns | self._shown(slice(None))
 
     def _shown(self, rows: slice) -> dict[str, Any]:
-        shown = {"similarity", "distance"}
-        return {name: column[rows] for name, column in self.evidence.items() if name in shown}
+        if "similarity" in self.evidence:
+            return {"similarity": np.round(self.evidence["similarity"][rows], SHOWN_DIGITS)}
+        return {name: self.evidence[name][rows] for name in self.evidence if name == "distance"}
 
     def batches(self) -> Iterator[dict[str, Any]]:
         """Yield the :meth:`columns` in batches of at most 65,536 rows.

@@ -420,7 +420,7 @@ def _decide_by_texts(
     if within is not None:
         keys = {kind: column.inside(within.codes) for kind, column in keys.items()}
     connected = connect_by_overlaps(texts, job.rule, resources, searched, keys, within)
-    resources.report("comparing", 0)
+    resources.report("deciding", 0)
     connected_members = members_in_sets(connected)[0]
     own = len(documents.texts)
     steps = KeySteps(keys, len(texts))

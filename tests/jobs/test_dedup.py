@@ -519,9 +519,9 @@ def test_parquet_in_batches_of_any_size(tmp_path):
 
 def test_command_line(folder: Path) -> None:
     out = fine("dedup", "corpus.parquet", "clean.parquet", *TEXT_AND_ID, "--clusters", "c.tsv")
-    assert pq.read_table("clean.parquet")["id"].to_pylist() == ["a", "c"]
-    assert Path("c.tsv").read_text() == "a\t0\ta\t0\nb\t0\ta\t0\nfar\t0\ta\t0\n"
-    assert all(part in out for part in ("removed", "50.0%", "in clean.parquet", "a, b, far"))
+    assert pq.read_table("clean.parquet")["id"].to_pylist() == ["b", "c"]
+    assert Path("c.tsv").read_text() == ("b\t0\tb\t1.0\na\t0\tb\t0.997018\nfar\t0\tb\t0.997018\n")
+    assert all(part in out for part in ("removed", "50.0%", "in clean.parquet", "b, a, far"))
     assert "exists" in failure("dedup", "corpus.parquet", "clean.parquet", "--text-field", "text")
     summary = json.loads(
         fine(
@@ -536,7 +536,16 @@ def test_command_line(folder: Path) -> None:
         "removed": 2,
         "kept": 2,
         "sizes": {"3": 1},
-        "largest": [[0, 1, 3]],
+        "largest": [[1, 0, 3]],
+        "contained": 0.8,
+        "threshold": 0.7,
+        "lossless": 2,
+        "near": 0,
+    }
+    words = ("--text-field", "text", "--force", "--json", "--estimate")
+    estimated = json.loads(fine("dedup", "corpus.parquet", "clean.parquet", *words))
+    names = ("search", "radius", "similarity", "recall")
+    assert {name: estimated[name] for name in names} == {
         "search": "exact",
         "radius": 50,
         "similarity": 0.7,

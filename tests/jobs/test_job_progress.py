@@ -69,7 +69,7 @@ def test_jobs_over_a_store(tmp_path, small_parts, told):
                 job(progress=5)
 
 
-BY_TEXTS = ["reading", "searching", "comparing", "copying"]
+BY_TEXTS = ["reading", "searching", "comparing", "deciding", "copying"]
 BY_FINGERPRINTS = ["reading", "grouping", "clustering", "grouping", "copying"]
 
 

@@ -25,7 +25,12 @@ from fpstore.jobs.overlaps import (
 from fpstore.jobs.text_sets import Rule, TextSetsWriter
 
 RESOURCES = Resources(1 << 28, 1)
-MARKED = ["e\u0301a b c d", "\u1100\u1161 b c d", "\u03a3x \u03a3 y z w", "\u0e01\u0e38\u0e48 b c d"]
+MARKED = [
+    "e\u0301a b c d",
+    "\u1100\u1161 b c d",
+    "\u03a3x \u03a3 y z w",
+    "\u0e01\u0e38\u0e48 b c d",
+]
 
 
 def text_sets(texts, memory=1 << 30):
@@ -141,9 +146,7 @@ def test_contained_texts_match_as_the_law_says(size, larger_size, least):
         drawn_pairs(rng, size, larger_size, shared, draws), size, larger_size, least=least
     ).mean()
     mean = size * limit * least
-    bound = max(
-        math.ceil(mean - 2.5 * math.sqrt(mean * (1 - limit)) - 1e-6), min(2, shared)
-    )
+    bound = max(math.ceil(mean - 2.5 * math.sqrt(mean * (1 - limit)) - 1e-6), min(2, shared))
     law = binomial_tail(shared, limit, bound)
     assert abs(rate - law) <= 5 * math.sqrt(law * (1 - law) / draws) + 1e-9
     assert law >= 0.98

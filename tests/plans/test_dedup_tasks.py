@@ -137,7 +137,7 @@ def test_equals_one_process(tmp_path, case, suffix):
 
 
 SEARCHES = {
-    "one slice": {},  # at this radius, slices cost more than they spare
+    "one slice": {"estimate": True},  # at this radius, slices cost more than they spare
     "tables": {"method": "simhash", "radius": 3},
     "tables of which one has one slice": {"method": "simhash", "radius": 9, "group": "connected"},
     "bands": {"search": "bands"},
@@ -223,7 +223,7 @@ def test_stars_find_components(tmp_path, kind, bits):
             write_edges(writer, *np.ascontiguousarray(pairs[part::2].T), bits, both=True)
 
     def do(stage, number, writer, _):
-        star_step(plan, stage, number, writer, bits)
+        star_step(plan, stage, number, writer, bits, ("hash", "links"))
 
     for index in range(2, plan.tasks):
         plan.run(do, index, make_resources(None, 1, None))

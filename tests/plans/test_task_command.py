@@ -87,7 +87,7 @@ def test_status_says_how_fast_and_how_long(source, tmp_path):
         plan.run(index)
         os.utime(f"p/results/hash-{index:05d}.pieces", (made + 3840, made + 3840))
     plan.run(plan.status()[1].first)
-    os.utime(next(Path("p/results").glob("links-*")), (made, made + 3850))
+    os.utime(next(Path("p/results").glob("equal-*")), (made, made + 3850))
     assert plan.status()[1].rate == 0.1  # since the stage before was done
     summary = json.loads(fine("task", "status", "p", "--json"))
     assert (summary[1]["rate"], summary[1]["latest"], summary[0]["seconds_left"]) == (
@@ -218,10 +218,10 @@ def test_a_damaged_result_names_its_task(source, tmp_path):
     fine("dedup", "corpus", "out", *MANY)
     plan = open_plan("p")
     finished(plan)
-    links, components = (stage.first for stage in plan.status()[1:3])
+    stages = {stage.stage: stage.first for stage in plan.status()}
     for index, name, reader, readers in (
-        (links, "links-00000", components, "components-*"),
-        (3, "hash-00003", links, "links-*"),
+        (stages["check"], "check-00000", stages["components"], "components-*"),
+        (3, "hash-00003", stages["equal"], "equal-*"),
     ):
         path = tmp_path / f"p/results/{name}.pieces"
         path.write_bytes(path.read_bytes()[:-1])

@@ -222,7 +222,7 @@ def test_a_chain_is_no_group():
 
 def test_reports_of_one_template_stay():
     """A fifth of the words are facts."""
-    reports = weather_reports(200)
+    reports = weather_reports(150)
     result = dedup(reports)
     assert len(result.removed) == 0
     least = 0.8 * Rule().least_containment

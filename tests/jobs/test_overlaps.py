@@ -1,4 +1,4 @@
-"""The search for texts that contain others: samples, lists, the law of a match, and small limits."""
+"""The search for texts that contain others: samples, lists, and the law of a match."""
 
 import math
 import random

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from fpstore.base.aliases import Progress
-from fpstore.base.arguments import check_progress
 from fpstore.base.keywords import keyword
-from fpstore.base.resources import Resources, parse_threads
-from fpstore.calibration.measures import CalibrationSample, Measurement, Rate, RemovalRates
+from fpstore.base.resources import Resources, make_resources
+from fpstore.calibration.measures import CalibrationSample, Measurement, Rate
 from fpstore.calibration.pictures import read_pictures
-from fpstore.calibration.settings import COPIES, GROUP, MAX_WRONG, SAMPLE, CalibrationOptions
+from fpstore.calibration.removals import RuleMeasurement, Verdict
+from fpstore.calibration.settings import COPIES, MAX_WRONG, SAMPLE, CalibrationOptions
 from fpstore.calibration.texts import read_texts
 from fpstore.errors import InputError
 from fpstore.hashing import Fingerprinter
@@ -27,7 +27,7 @@ from fpstore.jobs.row_spec import with_columns, with_roles
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A radius for a setting, and the pairs that it finds and removes.
+    """A radius for a setting, for stores and where fingerprints decide, and what is within it.
 
     Attributes
     ----------
@@ -38,7 +38,8 @@ class Suggestion:
     fits : bool
         Whether there is a radius, and few enough documents are removed wrongly.
     removed : Rate or None
-        The share of the grouped documents that `dedup` removes; None for pictures.
+        The share of the grouped documents that `dedup` removes at this radius, if fingerprints
+        decide; None for pictures.
     wrong : Rate or None
         The share of the removed documents that are unlike the kept ones; None for pictures.
     """
@@ -88,7 +89,7 @@ class Suggestion:
 
 @dataclass(frozen=True)
 class Calibration:
-    """The suggestions of a calibration, a radius for each setting.
+    """The rules and radii of a calibration.
 
     Attributes
     ----------
@@ -97,12 +98,15 @@ class Calibration:
     options : CalibrationOptions
         The arguments of :func:`calibrate`.
     suggestions : list of Suggestion
-        One for each setting, the best first.
+        A radius for each setting, the best first.
+    rules : list of RuleMeasurement
+        Rules of `dedup` with the pieces of settings of MinHash, the best first; none for pictures.
     """
 
     sample: CalibrationSample
     options: CalibrationOptions
     suggestions: list[Suggestion]
+    rules: list[RuleMeasurement]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the calibration as JSON values, as ``fpstore calibrate --json`` prints it."""
@@ -110,7 +114,7 @@ class Calibration:
         text_fields = {
             "grouped": sample.grouped,
             "most_wrong": options.most_wrong,
-            "group": options.group,
+            "rules": [rule.to_dict() for rule in self.rules],
         }
         return {
             "items": options.items,
@@ -136,7 +140,6 @@ def calibrate(
     settings: Iterable[str | Fingerprinter[Any]] | None = None,
     changes: Iterable[str] | None = None,
     most_wrong: float = MAX_WRONG,
-    group: str = GROUP,
     sample: int = SAMPLE,
     copies: int = COPIES,
     resemblance: float | None = None,
@@ -145,11 +148,12 @@ def calibrate(
     progress: Progress | None = None,
     on_notice: Notice | None = None,
 ) -> Calibration:
-    """Choose a fingerprint and a radius for a corpus, or for folders of pictures.
+    """Choose a rule, a fingerprint and a radius for a corpus, or a radius for pictures.
 
     One document of each family of near-duplicates in a random sample is a stranger to the others.
     Changed copies of some of them are near-duplicates. For each setting, the distances of both are
-    counted, and the documents that :func:`fpstore.dedup` removes, rightly and wrongly.
+    counted, and the documents that :func:`fpstore.dedup` removes, rightly and wrongly: by texts
+    with the pieces of the settings of MinHash, and by fingerprints.
 
     Parameters
     ----------
@@ -165,16 +169,15 @@ def calibrate(
         Fingerprinters, or parameters such as ``"shingle=words,size=2"`` of `SimHash`,
         ``"method=minhash,size=2"`` of `MinHash` and ``"method=difference,width=256"`` of
         `ImageHash`. ``"method=minhash,threshold=0.7"`` and ``"size=3,width=256,radius=54"`` are
-        measured at this radius only. By default some usual ones.
+        measured at this radius only. A threshold is that of the rule, too. By default some usual
+        ones.
     changes : iterable of str, optional
         Kinds of changes with amounts, such as ``"words=2"`` or ``"typos=0.01"``, for pictures
         ``"resize=0.5"`` or ``"jpeg=20"``.
     most_wrong : float
-        The greatest share of the removed documents that may be removed wrongly: documents that
-        share less than half of their shingles of three words with the kept document, or less than
-        `resemblance`. Not for pictures.
-    group : {"greedy", "connected"}
-        How `dedup` groups near-duplicates.
+        The greatest share of the removed documents that may be removed wrongly. The kept document
+        has less than 80% of their shingles of three words, and the Jaccard similarity of both is
+        below 0.5, or below `resemblance`. Not for pictures.
     sample : int
         The most documents whose distances are measured, 2 to 10,000. All their pairs are compared:
         1,500 have 1.1 million. Up to 50,000 texts, with 32 million characters, are grouped to count
@@ -228,11 +231,10 @@ def calibrate(
     >>> best.measured.setting.name, best.radius, best.recall
     ('size=1', 8, Rate(count=40, total=40))
     """
-    check_progress(progress)
     options = CalibrationOptions(
-        image, settings, changes, most_wrong, group, sample, copies, resemblance, seed
+        image, settings, changes, most_wrong, sample, copies, resemblance, seed
     )
-    resources = Resources(0, parse_threads(threads), progress)
+    resources = make_resources(None, threads, progress)
     if image:
         if text is not None or html:
             raise InputError("pictures are files and folders: leave out text= and html=")
@@ -270,30 +272,32 @@ def text_columns(text: Any, roles: Any = None) -> Projection:
 def measure(
     sample: CalibrationSample, options: CalibrationOptions, resources: Resources
 ) -> Calibration:
-    """Measure each setting on a sample, and rank them."""
-    suggestions = list[Suggestion]()
+    """Measure each setting on a sample, and rank rules and settings."""
+    suggestions, rules = list[Suggestion](), list[RuleMeasurement]()
     for number, setting in enumerate(options.settings):
         resources.report("measuring", number, len(options.settings))
         hashed = sample.hashed(number)
         measured = Measurement(setting, sample, hashed)
         radius = measured.largest_radius(sample.documents)
-        if radius is None or sample.removal is None:
+        if sample.removals is not None:
+            rules += sample.removals.by_texts(number, hashed, sample.copies)
+        if radius is None or sample.removals is None:
             suggestions.append(Suggestion(measured, radius, fits=radius is not None))
         else:
-            rates = sample.removal(hashed, measured.width, radius)
-            suggestions.append(_suggest_radius(measured, radius, rates, options.most_wrong))
-    return Calibration(sample, options, _rank_suggestions(suggestions))
+            judge = sample.removals.within(hashed, measured.width, radius)
+            suggestions.append(_suggest_radius(measured, radius, judge, options.most_wrong))
+    return Calibration(sample, options, _rank_suggestions(suggestions), _rank_rules(rules))
 
 
 def _suggest_radius(
-    measured: Measurement, max_radius: int, rates: RemovalRates, most_wrong: float
+    measured: Measurement, max_radius: int, judge: Callable[[int], Verdict], most_wrong: float
 ) -> Suggestion:
     """Suggest the largest radius with few enough wrong removals, by bisection, or radius 0."""
 
     def suggest(radius: int) -> Suggestion:
-        removed, wrong = rates(radius)
-        fits = not wrong.total or wrong.value <= most_wrong
-        return Suggestion(measured, radius, fits, removed, wrong)
+        verdict = judge(radius)
+        fits = verdict.fits(most_wrong)
+        return Suggestion(measured, radius, fits, verdict.removed, verdict.wrong)
 
     best = suggest(max_radius)
     if best.fits or measured.setting.radius is not None:
@@ -307,6 +311,20 @@ def _suggest_radius(
         else:
             high = middle
     return best
+
+
+def _rank_rules(rules: list[RuleMeasurement]) -> list[RuleMeasurement]:
+    """Return rules, those that fit first, by the share of copies that they find.
+
+    The first place goes to the first rule that fits and is as good as the best one, within the
+    confidence interval.
+    """
+    ranked = sorted(rules, key=lambda rule: (not rule.fits, -rule.found.value))
+    if not ranked or not ranked[0].fits:
+        return ranked
+    low = ranked[0].found.interval[0]
+    first = next(rule for rule in rules if rule.fits and rule.found.value >= low)
+    return [first, *(rule for rule in ranked if rule is not first)]
 
 
 def _rank_suggestions(suggestions: Sequence[Suggestion]) -> list[Suggestion]:

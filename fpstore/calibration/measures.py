@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from math import nan, sqrt
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +18,10 @@ from fpstore.base.pools import map_in_order
 from fpstore.calibration.settings import Setting
 from fpstore.errors import InputError
 from fpstore.hashing import Fingerprinter
-from fpstore.hashing.base import Hashed
+from fpstore.hashing.base import FeatureSets, Hashed
+
+if TYPE_CHECKING:
+    from fpstore.calibration.removals import Removals
 
 Histogram = npt.NDArray[np.int64]  # pairs by distance, shape (width + 1,)
 Places = npt.NDArray[np.intp]
@@ -54,9 +58,6 @@ class Rate:
         return {"count": self.count, "total": self.total, "interval": self.interval}
 
 
-RemovalRates = Callable[[int], tuple[Rate, Rate]]
-
-
 @dataclass(frozen=True)
 class CalibrationSample:
     """Documents or pictures of a random sample, and changed copies of some.
@@ -75,12 +76,11 @@ class CalibrationSample:
         The documents of the corpus with and without a text; for pictures, all pictures, and the
         blank ones of the sample.
     hashed : callable
-        Returns the fingerprints of the items for the n-th setting.
+        Returns the fingerprints of the items for the n-th setting, with sets for `removals`.
     grouped : int or None
         The number of documents that are grouped as by `dedup`: the first items. None for pictures.
-    removal : callable or None
-        Takes fingerprints of the items, their width, and the largest radius. Returns a function:
-        at a radius, the share of removed documents, and the share of these that is wrong.
+    removals : Removals or None
+        What `dedup` removes of these documents. None for pictures.
     """
 
     items: list[Any]
@@ -91,7 +91,7 @@ class CalibrationSample:
     empty: int
     hashed: Callable[[int], Hashed]
     grouped: int | None = None
-    removal: Callable[[Hashed, int, int], RemovalRates] | None = None
+    removals: Removals | None = None
 
 
 class Distances(NamedTuple):
@@ -147,13 +147,17 @@ class Measurement:
         return int(np.searchsorted(copies, copies[radius]))
 
 
-def hash_items(fingerprinter: Fingerprinter[Any], items: Iterable[Any], threads: int) -> Hashed:
-    parts = [
-        part
-        for _, part in map_in_order(fingerprinter.hashed, fingerprinter.batches(items), threads)
-    ]
-    rows = np.concatenate([part.rows for part in parts])
-    return Hashed(rows, np.concatenate([part.known for part in parts]))
+def hash_items(
+    fingerprinter: Fingerprinter[Any], items: Iterable[Any], threads: int, sets: bool = False
+) -> Hashed:
+    """Return the fingerprints of items, with or without sets of their features."""
+    hash_batch = (
+        partial(fingerprinter.hashed_sets, fingerprints=True) if sets else fingerprinter.hashed
+    )
+    parts = [part for _, part in map_in_order(hash_batch, fingerprinter.batches(items), threads)]
+    rows, known = (np.concatenate([part[column] for part in parts]) for column in range(2))
+    columns = zip(*(part.sets for part in parts if part.sets is not None), strict=True)
+    return Hashed(rows, known, sets=FeatureSets(*map(np.concatenate, columns)) if sets else None)
 
 
 def distances_in_blocks(rows: Words) -> Iterator[tuple[int, npt.NDArray[np.uint16]]]:

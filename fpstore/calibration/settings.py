@@ -18,11 +18,11 @@ from fpstore.hashing import Fingerprinter, ImageHash, MinHash, SimHash
 from fpstore.hashing.registry import TEXT_METHODS, read_weights
 from fpstore.hashing.text import TextHash
 from fpstore.io.packages import is_installed
-from fpstore.jobs import GROUPINGS
 
 SETTINGS = (
     "method=minhash",
     "method=minhash,size=2",
+    "method=minhash,shingle=chars,size=5",
     "method=minhash,width=128",
     "shingle=auto,size=1",
     "shingle=chars,size=4",
@@ -39,7 +39,7 @@ IMAGE_SETTINGS = (
 )
 PDQ = "method=pdq"  # one of them if its package is installed
 SAMPLE, COPIES = 1500, 300
-GROUP, MAX_WRONG = "greedy", 0.05
+MAX_WRONG = 0.05
 MIN_SAMPLE, MAX_SAMPLE = 2, 10_000
 # the least resemblance of two documents, or pictures, of one family
 BOUND, IMAGE_BOUND = 0.5, 0.9
@@ -145,7 +145,6 @@ class CalibrationOptions:
     settings: Any = None  # sequence of Setting
     changes: Any = None  # sequence of TextChange or ImageChange
     most_wrong: float = MAX_WRONG
-    group: str = GROUP
     sample: int = SAMPLE
     copies: int = COPIES
     resemblance: Any = None  # float
@@ -177,7 +176,6 @@ class CalibrationOptions:
         if self.resemblance is None:
             self.resemblance = IMAGE_BOUND if self.images else BOUND
         self.most_wrong = check_number(self.most_wrong, 0, 1, "most_wrong")
-        check_choice(self.group, GROUPINGS, "group")
         self.sample = check_whole(self.sample, MIN_SAMPLE, MAX_SAMPLE, "sample")
         self.copies = check_whole(self.copies, 1, MAX_SAMPLE, "copies")
         self.seed = check_whole(self.seed, 0, 2**64 - 1, "seed")

@@ -1,39 +1,29 @@
-"""The sample of a calibration for texts: changed copies of some, and removals by `dedup`."""
+"""The sample of a calibration for texts, and changed copies of some."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from fpstore.base.aliases import Words
-from fpstore.base.arrays import distinct_places, list_numbers
 from fpstore.base.characters import is_blank
 from fpstore.base.pools import map_in_order
 from fpstore.base.resources import Resources
 from fpstore.calibration.measures import (
     CalibrationSample,
     Places,
-    Rate,
-    RemovalRates,
     distances_in_blocks,
     family_heads,
     hash_items,
 )
+from fpstore.calibration.removals import Removals
 from fpstore.calibration.seeded import Draws, Reservoir
 from fpstore.calibration.settings import CalibrationOptions
 from fpstore.calibration.text_changes import Material
-from fpstore.design.joins import JoinDesign, scan_design
 from fpstore.errors import InputError
 from fpstore.hashing import MinHash
-from fpstore.hashing.base import Hashed
 from fpstore.hashing.page_text import check_extractor, main_texts, whole_text
 from fpstore.io.source import Projection, RowSource
-from fpstore.jobs.grouping import Grouping, Members, group_members, members_in_sets
-from fpstore.jobs.joining import UNBOUNDED, connect_rows
 from fpstore.jobs.text_sets import TextSets, join_sets
 
 MAX_TEXT_CHARS = 1 << 18  # characters of a text that count
@@ -87,6 +77,9 @@ def read_texts(
     )
     strangers = np.array(measured, np.intp)[family_heads(len(measured), alike)]
     items, copies = changed_copies(texts, strangers, options, resources)
+    shingles = shingle_sets(whole_texts, WORDS, resources.threads)
+    shingles.chars = np.array(list(map(len, texts)), np.uint32)
+    removals = Removals(shingles, options, resources._replace(progress=None))
     return CalibrationSample(
         items,
         strangers,
@@ -95,10 +88,13 @@ def read_texts(
         documents=documents,
         empty=rows - documents,
         hashed=lambda number: hash_items(
-            options.settings[number].fingerprinter, items, resources.threads
+            options.settings[number].fingerprinter,
+            items,
+            resources.threads,
+            sets=number in removals.jobs,
         ),
         grouped=len(texts),
-        removal=Removals(whole_texts, options, resources.threads).rates_within,
+        removals=removals,
     )
 
 
@@ -127,53 +123,6 @@ def changed_copies(
             "or have no numbers"
         )
     return items, copies
-
-
-class Removals:
-    """What `dedup` removes of texts, and how much of that wrongly.
-
-    A removal is wrong if the document shares less than a bound of its shingles of three words with
-    the kept one.
-    """
-
-    def __init__(self, texts: list[str], options: CalibrationOptions, threads: int) -> None:
-        self._count, self._options = len(texts), options
-        self._shingles = shingle_sets(texts, WORDS, threads)
-        self._resources = UNBOUNDED._replace(threads=threads)
-
-    def rates_within(self, hashed: Hashed, width: int, max_radius: int) -> RemovalRates:
-        """Return a function that takes a radius up to a largest one: see `CalibrationSample`."""
-        known = np.flatnonzero(hashed.known[: self._count])
-        design = scan_design(max_radius, width)
-        near = np.sort(_groups(hashed.rows, known, design, self._resources).documents)
-        return partial(self._rates, hashed.rows, width, near, len(known))
-
-    def _rates(
-        self, rows: Words, width: int, near: Words, count: int, radius: int
-    ) -> tuple[Rate, Rate]:
-        groups = _groups(rows, near, scan_design(radius, width), self._resources)
-        members = group_members(
-            groups,
-            Grouping(radius, self._options.group, "first"),
-            lambda here: rows[groups.documents[here]],
-            lambda ids: ids,
-        )
-        documents = members.documents.view(np.intp)
-        kept = documents[members.lims[:-1]][list_numbers(members.lims)][members.is_removed]
-        removed = documents[members.is_removed]
-        _, resemblances = self._shingles.shares(removed.view(np.uint64), kept.view(np.uint64))
-        wrong = int((resemblances < self._options.resemblance).sum())
-        return Rate(len(kept), count), Rate(wrong, len(kept))
-
-
-def _groups(
-    rows: Words, places: npt.NDArray[Any], design: JoinDesign, resources: Resources
-) -> Members:
-    """Return groups of the places that pairs within the radius of a design connect."""
-    distinct, row_places = distinct_places(rows[places])
-    # Comparing all of so few takes less time than a plan.
-    sets = connect_rows(distinct, design, resources)
-    return members_in_sets(sets[row_places], places.astype(np.uint64))[0]
 
 
 def shingle_sets(texts: Sequence[str], fingerprinter: MinHash, threads: int = 1) -> TextSets:

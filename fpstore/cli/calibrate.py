@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
+import shlex
 import warnings
+from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +21,9 @@ from fpstore.calibration.comparison import Comparison
 from fpstore.calibration.learning import learn_weights
 from fpstore.calibration.measures import Measurement, Rate
 from fpstore.calibration.pictures import read_pictures
+from fpstore.calibration.removals import RuleMeasurement
 from fpstore.calibration.settings import (
     COPIES,
-    GROUP,
     MAX_SAMPLE,
     MAX_WRONG,
     MIN_SAMPLE,
@@ -40,9 +43,11 @@ from fpstore.hashing.corpora import corpus_paths, open_source
 from fpstore.hashing.documents import ROW_SUFFIXES, DocumentFiles, Walk, walk_pictures
 from fpstore.hashing.page_text import main_texts
 from fpstore.hashing.registry import dump_weights
+from fpstore.io.files import PACKED
 from fpstore.io.sink import Sink
-from fpstore.io.source import Projection
-from fpstore.jobs import GROUPINGS
+from fpstore.io.source import SUFFIXES as ROW_FORMATS
+from fpstore.io.source import Projection, RowSource, format_suffix
+from fpstore.jobs.outputs import output_kind
 
 TEXT_PARAMETERS = (
     "shingle",
@@ -59,7 +64,20 @@ TEXT_OPTIONS = {
     "size": "--shingle-size",
     "hash": "--feature-hash",
 }
+PIECES = {*TEXT_OPTIONS.values()} - {"--width", "--weighting"}
 IMAGE_OPTIONS = {"method": "--image-hash", "width": "--width", "min_quality": "--min-quality"}
+INPUT_OPTIONS = (  # of calibrate, dedup and build
+    "text",
+    "text_field",
+    "image",
+    "roles",
+    "skip_bad",
+    "suffixes",
+    "encoding",
+    "html",
+    "format",
+)
+MANY_NEAR = 0.1  # of the grouped documents
 SHOWN_RADII = (0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24)  # at 64 bits
 EN_DASH = "\u2013"
 
@@ -91,12 +109,12 @@ EN_DASH = "\u2013"
     ),
     option(
         "--most-wrong SHARE",
-        "Greatest share of the removed documents that may be removed wrongly: they share less "
-        "than --resemblance of their runs of three words with the document that is kept.",
+        "Greatest share of the removed documents that may be removed wrongly: the document that is "
+        "kept has less than 80% of their runs of three words, and the similarity of both is below "
+        "0.5, or below --resemblance.",
         click.FloatRange(0, 1),
         MAX_WRONG,
     ),
-    option("--group", "How dedup groups near-duplicates.", GROUPINGS, GROUP),
     option(
         "--sample N",
         "Most documents or pictures whose distances are measured; all their pairs are compared. "
@@ -119,40 +137,44 @@ EN_DASH = "\u2013"
     *options.RESULT,
 )
 def calibrate(args: Arguments) -> None:
-    """Measure which fingerprint and radius fit a corpus.
+    """Measure which rule of dedup, fingerprint and radius fit a corpus.
 
     Takes a random sample of the documents or pictures, keeps one of each family of near-duplicates,
-    makes changed copies of some, and compares fingerprints for each setting: of copies with their
-    originals (near-duplicates), and of the others with each other (strangers). It also
-    groups up to 50,000 as fpstore dedup does. Prints for each setting the radius that finds the
-    most copies without taking in strangers or removing too many documents wrongly. The first row is
-    the suggestion.
+    and makes changed copies of some. Up to 50,000 texts are searched and decided as by fpstore
+    dedup. The first table has the rules, where texts decide: which copies each finds, and what it
+    removes, rightly and wrongly. The second table is for stores and dedup --estimate. For each
+    setting, it has the radius that finds the most copies without taking in other documents
+    (strangers) or removing too many documents wrongly. The first row of a table is the suggestion.
+    The last lines are commands with your inputs and options.
 
     $ fpstore calibrate stories --text --suffix .txt
     $ fpstore calibrate site --text --html --encoding utf-8
     $ fpstore calibrate corpus.parquet --text-field text --format parquet --json
     $ fpstore calibrate stories --text --setting method=minhash,threshold=0.75 \
-        --most-wrong 0.01 --group connected
+        --most-wrong 0.01
     $ fpstore calibrate stories draft.txt --text --change words=2 --change drop=1 --sample 100 \
         --copies 50 --seed 7 --no-progress
     $ fpstore calibrate corpus.parquet --text-field text --resemblance 0.8 --threads 1 --quiet
     $ fpstore calibrate photos --image --change resize=0.5 --setting method=difference \
         --setting method=perceptual,width=256
     """
-    result = _calibration(args)
+    result, output = _calibration(args)
     if args.as_json:
         print_json(result.to_dict())
         return
+    if result.rules:
+        _print_rules(result)
     _print_settings(result)
     _print_copies(result.suggestions[0].measured)
     _print_sample(result)
-    _print_advice(result)
+    _print_advice(args, result, output)
 
 
-def _calibration(args: Arguments) -> Calibration:
+def _calibration(args: Arguments) -> tuple[Calibration, str]:
+    """Return the calibration, and the name of an output of dedup."""
     kind, notices = content.declared_kind(args), Notices(TEXTS)
     if args.image:
-        refused = ("format", "encoding", "html", "roles", "skip_bad", "most_wrong", "group")
+        refused = ("format", "encoding", "html", "roles", "skip_bad", "most_wrong")
         args.refuse("does not go with --image", *refused)
     if kind not in (TEXTS, PICTURES):
         args.refuse("is for folders: with --text or --image", "suffixes")
@@ -162,13 +184,13 @@ def _calibration(args: Arguments) -> Calibration:
             args.settings or None,
             args.changes or None,
             args.most_wrong,
-            args.group,
             args.sample,
             args.copies,
             args.resemblance,
             args.seed,
         )
         columns = None if args.image else text_columns(args.text or args.text_field, args.roles)
+    output = ""
     if columns is None:
         warnings.filterwarnings("ignore", module=r"PIL\b")  # the notices report what cannot be read
         if not args.settings and PDQ not in {setting.name for setting in choice.settings}:
@@ -183,8 +205,20 @@ def _calibration(args: Arguments) -> Calibration:
             resources = args.resources(bars)
             sample = read_texts(corpus, columns, choice, args.html, resources)
             result = measure(sample, choice, resources)
+        output = _clean_name(args.inputs[0], corpus)
     notices.report(args)
-    return result
+    return result, output
+
+
+def _clean_name(path: str, corpus: RowSource) -> str:
+    """Return a name for the output of `dedup`, of the kind that its inputs need."""
+    if output_kind("clean", corpus) != "rows" or corpus.suffix is None:
+        return "clean"
+    stem = name = Path(path).name
+    while Path(stem).suffix.lower() in (*ROW_FORMATS, *PACKED):
+        stem = Path(stem).stem
+    same = format_suffix(name) == corpus.suffix
+    return f"{stem}.clean{name[len(stem) :] if same else corpus.suffix}"
 
 
 def build_options(fingerprinter: Fingerprinter[Any]) -> list[str] | None:
@@ -206,6 +240,18 @@ def build_options(fingerprinter: Fingerprinter[Any]) -> list[str] | None:
     return words
 
 
+def rule_options(measured: RuleMeasurement) -> list[str] | None:
+    """Return the options of ``dedup`` for a rule; None if a parameter has none."""
+    words = build_options(measured.setting.fingerprinter)
+    if words is None:
+        return None
+    options = dict(zip(words[::2], words[1::2], strict=True))
+    shown = [word for name in options if name in PIECES for word in (name, options[name])]
+    if measured.setting.threshold is not None:
+        shown += ["--threshold", str(measured.setting.threshold)]
+    return [*shown, *["--lossless"] * measured.is_lossless]
+
+
 def _percent(rate: Rate | None) -> str:
     if rate is None or not rate.total:
         return ""
@@ -213,9 +259,43 @@ def _percent(rate: Rate | None) -> str:
     return f"{rate.value:.1%} ({low}{EN_DASH}{high})"
 
 
+def _print_rules(result: Calibration) -> None:
+    rows = [
+        [
+            measured.setting.name
+            if (words := rule_options(measured)) is None
+            else " ".join(words) or "as by default",
+            *(_percent(rate) for rate in (measured.found, measured.contained, measured.wrong)),
+            f"{measured.near:,}",
+        ]
+        for measured in result.rules
+    ]
+    for row, measured in zip(rows, result.rules, strict=True):
+        row.insert(2, f"{measured.removed.count:,}")
+    columns = ["rule", "found", "removed", "contained", "wrong", "near"]
+    print_table(f"Rules of dedup, where texts decide, for {_scope(result)}", columns, rows)
+    first = result.rules[0]
+    if first.near > MANY_NEAR * first.removed.total:
+        click.echo(
+            f"{plural(first.near, 'document')} share much of their text with others and stay, as "
+            "pages of one template do."
+        )
+    click.echo()
+
+
+def _scope(result: Calibration) -> str:
+    limit = (
+        ""
+        if result.options.images
+        else f", at most {100 * result.options.most_wrong:.3g}% removed wrongly"
+    )
+    count = f"{result.sample.documents:,} {result.options.items}"
+    return f"{count}{limit}, the suggested one first"
+
+
 def _print_settings(result: Calibration) -> None:
     columns = ["setting", "width", "radius", "recall", "strangers"]
-    limit, rows = "", list[list[str]]()
+    rows = list[list[str]]()
     for suggestion in result.suggestions:
         setting, strangers = suggestion.measured.setting, suggestion.strangers
         cells = [setting.name, str(suggestion.measured.width), "none", "", ""]
@@ -226,15 +306,13 @@ def _print_settings(result: Calibration) -> None:
         rows.append(cells)
     if not result.options.images:
         columns = [*columns[:3], "threshold", *columns[3:], "removed", "wrong"]
-        limit = f", at most {100 * result.options.most_wrong:.3g}% removed wrongly"
         for cells, suggestion in zip(rows, result.suggestions, strict=True):
             cells.insert(3, "" if suggestion.threshold is None else f"{suggestion.threshold:.2f}")
             cells += [
                 f"{suggestion.removed.count:,}" if suggestion.removed else "",
                 _percent(suggestion.wrong),
             ]
-    title = f"Settings for {result.sample.documents:,} {result.options.items}{limit}"
-    print_table(f"{title}, the suggested one first", columns, rows)
+    print_table(f"Settings for {_scope(result)}", columns, rows)
 
 
 def _print_copies(measured: Measurement) -> None:
@@ -261,20 +339,40 @@ def _print_sample(result: Calibration) -> None:
     print_facts("\nSample", [*rows, ("strangers", plural(count * (count - 1) // 2, "pair"))])
 
 
-def _print_advice(result: Calibration) -> None:
-    first = result.suggestions[0]
-    if not first.fits:
-        click.echo("\nNo setting fits: allow more with --most-wrong, or compare others.")
-        return
-    setting, radius = first.measured.setting, f"--radius {first.radius}"
-    if (words := build_options(setting.fingerprinter)) is None:
-        return
-    click.echo("\nTake the first setting with")
-    shown = " ".join(words)
-    if not result.options.images:
-        chosen = radius if setting.threshold is None else f"--threshold {setting.threshold}"
-        click.echo(f"fpstore dedup {shown} {chosen} --group {result.options.group}")
-    click.echo(f"fpstore build {shown} {radius}")
+def _print_advice(args: Arguments, result: Calibration, output: str) -> None:
+    """Print commands for the first rule and the first setting, which can be run as they are."""
+    first, commands = result.suggestions[0], list[list[str]]()
+    typed = args.typed_options(*INPUT_OPTIONS)
+    words = build_options(first.measured.setting.fingerprinter) if first.fits else None
+    radius = ["--radius", str(first.radius)]
+    decided = None
+    if result.rules:
+        decided = rule_options(result.rules[0]) if result.rules[0].fits else None
+    elif words is not None and not result.options.images:
+        decided = [*words, *radius, "--group", "greedy"]
+    if decided is not None:
+        commands.append(["dedup", *args.inputs, _free_path(output, args.inputs), *typed, *decided])
+    if words is not None:
+        store = f"{Path(args.inputs[0]).resolve().name.partition('.')[0] or 'store'}.fps"
+        store = _free_path(store, args.inputs)
+        commands.append(["build", store, *args.inputs, *typed, *words, *radius])
+    if not all(ranked[0].fits for ranked in (result.rules, result.suggestions) if ranked):
+        click.echo("\nSome rows do not fit: allow more with --most-wrong, or compare others.")
+    if commands:
+        click.echo("\nTake the first rows with")
+    for command in commands:
+        click.echo(f"fpstore {shlex.join(command)}")
+
+
+def _free_path(name: str, inputs: Sequence[str]) -> str:
+    """Return a path of this name, or a numbered one, that is neither taken nor in an input."""
+    folder, folders = Path(), [Path(path).resolve() for path in inputs if Path(path).is_dir()]
+    while any(folder.resolve().is_relative_to(path) for path in folders) and (
+        folder.resolve() != folder.resolve().parent
+    ):
+        folder /= ".."
+    names = (name if not number else f"{number + 1}-{name}" for number in count())
+    return str(next(folder / name for name in names if not (folder / name).exists()))
 
 
 @verb(

@@ -24,6 +24,7 @@ from fpstore.format.manifest import is_index
 EXAMPLE = "$ "
 SHOWN_EXAMPLES, EXAMPLE_WIDTH = 3, 74  # of a help text; the reference has all
 LINE_WIDTH = 80
+WORDS = "words"  # of the metadata of a context: the command line
 _EXTRA = "Got unexpected extra argument"  # click has no exception of its own for it
 
 Decorator = Callable[[Any], Any]
@@ -100,6 +101,21 @@ class Arguments(SimpleNamespace):
         elif line is not None and not self.quiet:
             click.echo(line)
 
+    def typed_options(self, *names: str) -> list[str]:
+        """Return the options on the command line that set some parameters, as they were typed."""
+        context, words = click.get_current_context(), list[str]()
+        typed, _, _ = context.command.make_parser(context).parse_args([*context.meta[WORDS]])
+        for param in context.command.params:
+            if param.name not in names or not self.is_given(param.name):
+                continue
+            value = typed[param.name]
+            if isinstance(param, click.Option) and param.is_flag:
+                words += [param.opts[-1] if value else param.secondary_opts[-1]]
+            else:
+                values = value if param.multiple else [value]
+                words += [word for value in values for word in (param.opts[-1], value)]
+        return words
+
     def bars(self, source: Any = None) -> Bars:
         return Bars(not (self.quiet or self.no_progress), source)
 
@@ -145,6 +161,7 @@ class Verb(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the command line; an error about an obvious guess names the right form."""
+        ctx.meta[WORDS] = [*args]
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:

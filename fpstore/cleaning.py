@@ -142,8 +142,8 @@ def dedup(
         texts and "first" for fingerprints.
     unknown : {"keep", "drop", "refuse"}
         The rule for a row that is not compared: its text is null or blank, or its fingerprint or id
-        is null. A text without words that is not blank, such as "!!!", goes if an equal one stays;
-        with ``method="exact"``, so does a blank text.
+        is null. With ``method="exact"``, blank texts are compared. With "keep" and a `key`, but no
+        store, a row without a text is compared by its key.
     estimate : bool, optional
         Fingerprints decide, not texts: rows within a radius go, in groups. The similarity is
         estimated then, and containment is not searched. By default that is so for fingerprints, and

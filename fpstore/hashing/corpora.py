@@ -18,6 +18,7 @@ from fpstore.base.strings import StringColumn
 from fpstore.errors import InputError, StorageError
 from fpstore.hashing.base import Fingerprinter, Hashed
 from fpstore.hashing.documents import DocumentFiles, Notice, Walk
+from fpstore.hashing.exact import ExactText
 from fpstore.hashing.fields import count_chars
 from fpstore.hashing.html import MainText
 from fpstore.hashing.page_text import are_pages
@@ -33,6 +34,7 @@ from fpstore.io.datasets import (
 )
 from fpstore.io.delimited import DelimitedText, Dialect
 from fpstore.io.files import check_paths
+from fpstore.io.keys import has_key
 from fpstore.io.lines import JsonLines, LineRows
 from fpstore.io.parquet import ParquetRows, TableRows
 from fpstore.io.reader import HEAD_BYTES, input_format, read_head, row_files, stored_files
@@ -287,8 +289,8 @@ def hash_rows(
 ) -> Iterator[Batch]:
     """Yield rows with the fingerprints of their texts in place of the texts.
 
-    A row whose text is blank is not known. The projection names one column of texts, or several.
-    ``hash_texts`` computes other rows than fingerprints.
+    A row whose text is blank is not known, unless its key suffices. The projection names one column
+    of texts, or several. ``hash_texts`` computes other rows than fingerprints.
     """
     batches = source.batches(projection, rule, skipped)
     first = next(batches, None)
@@ -296,7 +298,10 @@ def hash_rows(
         source.tagged = are_pages(first.texts or ())
     batches = batches if first is None else chain([first], batches)
     # Unbuffered rows do not wait for others.
-    work = partial(_hash_batch, hash_texts or fingerprinter.hashed)
+    hash_items = hash_texts or fingerprinter.hashed
+    if projection.key_suffices and not isinstance(fingerprinter, ExactText):
+        hash_items = partial(_hash_null_as_blank, hash_items)
+    work = partial(_hash_batch, hash_items, projection.key_suffices)
     source.whole_pages = source.whole_pages if skipped else 0
     for _, batch in map_in_order(
         work, batches, 1 if source.unbuffered else threads, WAITING_BATCHES
@@ -305,7 +310,11 @@ def hash_rows(
         yield batch
 
 
-def _hash_batch(hash_texts: HashTexts, batch: Batch) -> Batch:
+def _hash_null_as_blank(hash_texts: HashTexts, texts: Sequence[Any]) -> Hashed:
+    return hash_texts([text or "" for text in texts])
+
+
+def _hash_batch(hash_texts: HashTexts, key_suffices: bool, batch: Batch) -> Batch:
     assert batch.texts is not None
     assert batch.known is not None
     text_chars = np.fromiter(map(count_chars, batch.texts), np.uint32, len(batch.texts))
@@ -323,6 +332,8 @@ def _hash_batch(hash_texts: HashTexts, batch: Batch) -> Batch:
         whole_pages=0 if hashed.whole_pages is None else int(np.count_nonzero(hashed.whole_pages)),
     )
     is_hashed = hashed.known
+    if key_suffices and batch.keys is not None:
+        is_hashed = is_hashed | has_key(batch.keys)
     if is_hashed.all():
         return batch
     places, known, ids = np.flatnonzero(is_hashed), batch.flags.copy(), batch.ids

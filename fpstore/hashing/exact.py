@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
 from fpstore.base.aliases import Words
 from fpstore.base.arguments import check_choice, is_iterable
-from fpstore.base.characters import is_blank
 from fpstore.base.width import WORD_BITS
 from fpstore.errors import InputError, show
 from fpstore.hashing.base import FeatureSets, Fingerprinter, Hashed
 from fpstore.hashing.fields import check_fields
-from fpstore.io.keys import WORDS, hash_values
+from fpstore.io.keys import has_key, hash_values
 
 EXACT = "exact"  # the method
 #: What of texts is made alike, by name.
@@ -63,15 +61,18 @@ def normal_text(text: str, normalize: Sequence[str]) -> str:
 
 
 def text_keys(items: Iterable[Any], normalize: Sequence[str] = ()) -> Words:
-    """Return the hashes of texts, or of rows of several texts, as wholes: see `fpstore.io.keys`."""
+    """Return the hashes of texts, or of rows of several texts, as wholes: see `fpstore.io.keys`.
+
+    Null has none.
+    """
 
     def encode(text: str) -> bytes:
         normal = normal_text(text, normalize) if normalize else text
         return normal.encode("utf-8", "surrogatepass")
 
-    def value(item: Any) -> bytes:
-        if isinstance(item, str):
-            return encode(item)
+    def value(item: Any) -> bytes | None:
+        if item is None or isinstance(item, str):
+            return None if item is None else encode(item)
         texts = (None if text is None else encode(text) for text in item)
         return b"".join(
             _NULL if text is None else len(text).to_bytes(_LENGTH_BYTES, "big") + text
@@ -123,43 +124,15 @@ class ExactText(Fingerprinter[Any]):
     def hashed(self, items: Sequence[Any]) -> Hashed:
         """Return half of each hash as a fingerprint."""
         keys = text_keys(items, self.normalize)
-        return Hashed(np.ascontiguousarray(keys[:, 0]), np.ones(len(items), bool), text_keys=keys)
+        return Hashed(np.ascontiguousarray(keys[:, 0]), has_key(keys), text_keys=keys)
 
     def feature_sets(self, items: Sequence[Any]) -> FeatureSets:
         """Return a set without features for each text."""
         return FeatureSets.from_hashes(np.empty(0, np.uint64) for _ in items)
 
     def hashed_sets(self, items: Sequence[Any], /, *, fingerprints: bool = False) -> Hashed:
-        """Return the hashes of a batch, all of which are known, with or without fingerprints."""
+        """Return the hashes of a batch, with or without fingerprints."""
         hashed = self.hashed(items)._replace(sets=self.feature_sets(items))
         return (
             hashed if fingerprints else hashed._replace(rows=np.empty((len(items), 0), np.uint64))
         )
-
-
-_HashTexts = Callable[[Sequence[Any]], Hashed]
-
-
-def with_wordless(hash_texts: _HashTexts) -> _HashTexts:
-    """Return a function that also knows texts without words, unless they are blank.
-
-    It hashes them as wholes.
-    """
-    return partial(_hash_wordless, hash_texts)
-
-
-def _hash_wordless(hash_texts: _HashTexts, items: Sequence[Any]) -> Hashed:
-    hashed = hash_texts(items)
-    if hashed.text_keys is not None:  # all are hashed as wholes
-        return hashed
-    places = [place for place in np.flatnonzero(~hashed.known).tolist() if _is_seen(items[place])]
-    keys, known = np.zeros((len(items), WORDS), np.uint64), hashed.known.copy()
-    keys[places] = text_keys(items[place] for place in places)
-    known[places] = True
-    return hashed._replace(known=known, text_keys=keys)
-
-
-def _is_seen(item: Any) -> bool:
-    """Return whether a text, or one of a row, has a visible character."""
-    texts = (item,) if isinstance(item, str) else item
-    return any(text is not None and not is_blank(text) for text in texts)

@@ -195,9 +195,9 @@ class Fields(Wrapper[Row]):
         return texts
 
 
-def count_chars(texts: str | Texts) -> int:
-    """Return the characters of a text, or of all texts of a row."""
-    return sum(map(len, filter(None, (texts,) if isinstance(texts, str) else texts)))
+def count_chars(texts: str | Texts | None) -> int:
+    """Return the characters of a text, which may be null, or of all texts of a row."""
+    return sum(map(len, filter(None, texts if isinstance(texts, tuple) else (texts,))))
 
 
 def check_fields(columns: object, argument: str = "text") -> dict[str, int]:

@@ -627,7 +627,7 @@ def _texts(
         )
 
     try:
-        if not types.is_dictionary(column.type) or projection.roles:
+        if not types.is_dictionary(column.type) or column.null_count or projection.roles:
             return texts(to_plain(column)), None
         used, which = np.unique(dictionary_codes(column), return_inverse=True)
         return texts(to_plain(column.dictionary).take(_array(used))), which

@@ -93,6 +93,7 @@ class Projection:
     score: str | None = None
     key: str | None = None
     key_rule: str = "url"  # one of `fpstore.io.keys.KEY_RULES`
+    key_suffices: bool = False  # a row with a key is known, although its text is null or blank
     vector: str | None = None
     labels: tuple[str, ...] = ()  # read for all rows, also for those that are not known
     width: Width = WIDTH_64
@@ -137,8 +138,9 @@ class Projection:
     def needed(self) -> list[tuple[str, ...]]:
         """Groups of columns: a row in which all of a group are null is not known."""
         columns = () if self.strict else (self.fingerprint, self.id)
+        keys = (self.key,) if self.key is not None and self.key_suffices else ()
         return [
-            *([self.texts] if self.texts else []),
+            *([(*self.texts, *keys)] if self.texts else []),
             *((name,) for name in columns if name is not None),
         ]
 

@@ -17,7 +17,6 @@ from fpstore.errors import InputError
 from fpstore.hashing.bands import Bands, MinHashSketcher
 from fpstore.hashing.base import FeatureSets, Fingerprinter
 from fpstore.hashing.corpora import HashTexts, hash_rows
-from fpstore.hashing.exact import with_wordless
 from fpstore.io.check import is_plain_integer
 from fpstore.io.labels import LabelCodes, LabelColumn, Labels
 from fpstore.io.scores import concatenate_keys
@@ -69,15 +68,14 @@ def compared_rows(
     may_be_empty: bool = False,
     sets: bool = False,
     fingerprints: bool = True,
-    wordless: bool = False,
     label_codes: Mapping[str, LabelCodes] | None = None,
 ) -> ComparedRows:
     """Read the rows of a corpus, whose texts are hashed by threads.
 
     Rows in a checkpoint are not read again. With ``refused``, a row without text, fingerprint or id
     is an InputError; so is a corpus without rows, unless it ``may_be_empty``. ``sets`` and
-    ``fingerprints`` say what is made of texts. ``wordless`` texts are compared as wholes.
-    ``label_codes`` has the codes of labels that other rows share, by the columns.
+    ``fingerprints`` say what is made of texts. ``label_codes`` has the codes of labels that other
+    rows share, by the columns.
     """
     corpus.limit_memory(resources.memory)
     keys = spilled = None
@@ -93,8 +91,6 @@ def compared_rows(
         if sets and fingerprinter is not None
         else None
     )
-    if wordless and hash_texts is not None:
-        hash_texts = with_wordless(hash_texts)
 
     def read(skipped: int = 0) -> Iterator[Batch]:
         if fingerprinter is None:

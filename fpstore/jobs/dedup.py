@@ -281,7 +281,6 @@ def find_duplicates(
         job.bands,
         sets=job.rule is not None,
         fingerprints=job.makes_fingerprints,
-        wordless=job.compares_wordless,
     )
     near = None
     if reference is not None and (job.rule is None or reference.corpus is None):
@@ -403,7 +402,6 @@ def _decide_by_texts(
             None,
             sets=True,
             fingerprints=False,
-            wordless=job.compares_wordless,
             label_codes={name: documents.labels[name].names for name in labels},
         )
         assert other.texts is not None

@@ -90,11 +90,6 @@ class DedupJob:
     within: str | None = None
 
     @property
-    def compares_wordless(self) -> bool:
-        """Whether texts without words are compared as wholes: a store has only fingerprints."""
-        return self.rule is not None and not self.near_store
-
-    @property
     def is_exact(self) -> bool:
         """Whether only equal texts go."""
         return isinstance(self.fingerprinter, ExactText)
@@ -518,6 +513,9 @@ class DedupSpec(HashedRowsSpec):
         if rule is not None and fingerprinter is not None:
             fingerprinter.feature_sets([])  # an error comes before the work
         jaccard = self.jaccard(fingerprinter, grouping.radius)
+        # a store takes fingerprints, which texts without words do not have
+        key_suffices = self.key is not None and self.unknown == "keep" and not near_store
+        projection = replace(projection, key_suffices=key_suffices)
         if self._takes_pages(fingerprinter, near_store):
             assert fingerprinter is not None
             fingerprinter = PlainPages(fingerprinter)

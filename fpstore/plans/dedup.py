@@ -265,7 +265,6 @@ class DedupWork(Work):
                 True,
                 sets=job.rule is not None,
                 fingerprints=job.makes_fingerprints,
-                wordless=job.compares_wordless,
             )
             rows_of_files = list(corpus.rows_of_files)
         writer.facts |= {

@@ -124,9 +124,11 @@ def test_pages_of_one_template_with_other_texts_stay():
     assert len(kept(texts, html=False)[0]) == 1
 
 
-def test_pages_without_text_are_compared_as_wholes():
+def test_pages_without_text_are_not_compared():
     shell = "<html><body><div id=app></div><script>run()</script>"
-    assert kept([shell, shell, f"{shell} <p>"], keep="first") == ([shell, f"{shell} <p>"], 0)
+    assert kept([shell, shell, FOX]) == ([shell, shell, FOX], 0)
+    assert kept([shell, shell, FOX], unknown="drop") == ([FOX], 0)
+    assert kept([shell, shell, FOX], method="exact") == ([shell, FOX], 0)
 
 
 def test_a_store_says_how_pages_are_compared(tmp_path):

@@ -161,6 +161,7 @@ def test_pages_that_are_compared_by_all_words_are_counted(tmp_path, monkeypatch,
     )
     assert run("build", "r.fps", "p.jsonl", "--text-field", "page", option).stderr == message
     assert run("build", "f.fps", "site", "--text", option).stderr == message
+    option = f"--html={name}"
     assert run("dedup", "p.jsonl", "c.jsonl", "--text-field", "page", option).stderr == message
     assert (
         run("probe", "r.fps", "--input", "p.jsonl", "--text-field", "page", "-r", 0).stderr
@@ -316,7 +317,7 @@ def test_pages_that_are_taken_with_their_tags_are_told_once(site):
     tags = "of HTML, taken as plain text with its tags (--html takes the main text)"
     message = f"fpstore: 3 files {tags}: site/a.html, site/b.htm, site/empty.html\n"
     assert run("build", "s.fps", "site", "--text").stderr == message
-    assert run("dedup", "site", "clean", "--text").stderr == message
+    assert run("dedup", "site", "clean", "--text", "--html", "no").stderr == message
     assert run("weights", "site", "--text", "--output", "w.json").stderr == message
     assert run("hash", "--text", "site/a.html").stderr == f"fpstore: 1 file {tags}: site/a.html\n"
     assert tags in run("compare", "site/a.html", "site/b.htm").stderr
@@ -338,7 +339,10 @@ def test_columns_that_look_like_pages_are_told(tmp_path, monkeypatch):
         (["plain", "a <html> tag", page(MENUS[0])], False),
     ):
         Path("rows.jsonl").write_text(json_lines({"text": text} for text in texts))
-        for verb in (("dedup", "rows.jsonl", "out.jsonl"), ("build", "s.fps", "rows.jsonl")):
+        for verb in (
+            ("dedup", "rows.jsonl", "out.jsonl", "--html=no"),
+            ("build", "s.fps", "rows.jsonl"),
+        ):
             message = run(*verb, "--text-field", "text", "--force").stderr
             assert (
                 "look like pages of HTML, and were taken with their tags: --html takes the main "

@@ -91,19 +91,6 @@ def test_hashes_of_texts_are_of_the_whole_text():
     assert ExactText(("case",)) == ExactText.from_parameters(ExactText(("case",)).parameters)
 
 
-def test_texts_without_words_are_compared_as_wholes_unless_they_are_blank():
-    """No stop word is in them."""
-    texts = ["!!!", "!!!", "...", " ", " ", FOX, FOX]
-    rows = table(*((None, text) for text in texts))
-    fingerprinter = fpstore.MinHash(stop_words=("the",))
-    assert removed(rows, fingerprinter=fingerprinter) == [(1, 0, "exact"), (6, 5, "equal")]
-    result = fpstore.dedup(rows, text="text", fingerprinter=fingerprinter)
-    evidence = result.removed.evidence
-    assert evidence["similarity"].tolist() == [1, 1]
-    assert evidence["pieces"].tolist()[0] == 0
-    assert result.not_compared == 2
-
-
 # Keys
 
 
@@ -161,13 +148,33 @@ def test_rows_of_a_reference_stay():
     assert [batch["rule"] for batch in result.removed.batches()] == [["exact", "exact"]]
 
 
+@pytest.mark.parametrize("method", ["minhash", "exact"])
+def test_a_row_without_a_text_is_compared_by_its_key(tmp_path, method):
+    rows = table(
+        ("a", None), ("a", FOX), ("b", ""), ("b", " "), ("b", None), (None, None), ("c", "")
+    )
+    dictionary = rows.set_column(1, "text", rows["text"].dictionary_encode())
+    path = tmp_path / "a.jsonl"
+    path.write_text(json_lines(rows.to_pylist()))
+    expected = [(0, 1, "key"), (2, 3, "key"), (4, 3, "key")]
+    if method == "exact":  # row 6 goes for row 2 before row 2 goes for row 3
+        expected = [(0, 1, "key"), (2, 3, "key"), (4, 3, "key"), (6, 3, "exact")]
+    for source in (rows, dictionary, path):
+        assert removed(source, key="url", method=method) == expected
+        result = fpstore.dedup(source, text="text", key="url", method=method)
+        assert result.not_compared == 1
+        assert np.isnan(result.removed.evidence["similarity"][:3]).all()
+        result = fpstore.dedup(source, text="text", key="url", method=method, unknown="drop")
+        assert result.not_compared == (6 if method == "minhash" else 3)
+    with pytest.raises(InputError, match="null or blank text"):
+        removed(rows, key="url", method=method, unknown="refuse")
+
+
 def test_rows_without_words_are_not_added_to_a_store(tmp_path):
-    rows = table((1, "!!!"), (2, "!!!"), (3, FOX), columns=("id", "text"))
-    fingerprinter = fpstore.MinHash(stop_words=("the",))
+    rows = table(("a", ""), ("a", None), ("b", FOX))
     path = tmp_path / "s.fps"
-    options = {"text": "text", "id": "id", "fingerprinter": fingerprinter}
-    result = fpstore.dedup(rows, **options, against=path, add=True)
-    assert result.not_compared == 2
+    result = fpstore.dedup(rows, text="text", id="url", key="url", against=path, add=True)
+    assert (result.not_compared, len(result.kept)) == (2, 3)
     with fpstore.open(path) as store:
         assert len(store) == 1
 

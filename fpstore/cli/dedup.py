@@ -210,7 +210,8 @@ NOTED_CHANCE = 0.01  # pairs of unrelated texts within the radius, for each text
         "Also write the rows that are removed, with a header: row, id, shard (the name of its "
         "file in the folder of the inputs), kept_row, kept, kept_shard, cluster, "
         "with --against also reference (1 if the kept document is there), then rule, contained, "
-        "similarity, pieces, kept_pieces or, for estimates, distance.",
+        "similarity, pieces, kept_pieces or, for estimates, distance. The rule is exact (equal "
+        "texts), key, equal (the same pieces), contained, similar or near (of a store).",
     ),
     option(
         "--excerpts-of N",
@@ -255,7 +256,8 @@ def dedup(args: Arguments) -> None:
 
     A row whose text is null or blank, or whose fingerprint or id is null, is not compared. It is
     kept, unless you say --unknown drop; "not compared" of what is printed, in JSON "not_compared",
-    counts such rows.
+    counts such rows. With --key-field, a row without a text is compared by its key; with --method
+    exact, blank texts are compared.
 
     $ fpstore dedup corpus.parquet clean.parquet --text-field text
     $ fpstore dedup corpus.parquet clean.parquet --text-field text --lossless \
@@ -425,6 +427,7 @@ def _summary(job: DedupJob, result: Deduplication) -> dict[str, Any]:
         "kept": kept_rows,
         "sizes": clusters.histogram(),
         "largest": clusters.largest(SHOWN_FAMILIES),
+        **({"method": EXACT} if job.is_exact else {}),
         **({"pages": result.pages} if result.pages else {}),
         **({} if job.projection.key is None else {"by_key": _count_by_key(result)}),
         **(_estimate_summary(job) if job.rule is None else _rule_summary(job.rule, result)),
@@ -554,7 +557,7 @@ def _print_summary(summary: dict[str, Any], output: str, unknown: str) -> None:
         rows.insert(1, ("near reference", f"{summary['near_reference']:,}", "removed"))
     if "by_key" in summary:
         rows[-1:-1] = [("by key", f"{summary['by_key']:,}", "of these")]
-    if "near" in summary:
+    if "near" in summary and summary.get("method") != EXACT:
         rows[-1:-1] = [
             ("contained", f"{summary['lossless']:,}", "of these, to 95% and more in what is kept"),
             ("near", f"{summary['near']:,}", "kept: what others have of them is not enough"),
@@ -570,7 +573,8 @@ def _print_summary(summary: dict[str, Any], output: str, unknown: str) -> None:
     if "pages" in summary:
         rows.insert(1, ("pages", f"{summary['pages']:,}", "compared without tags"))
     rows[1:1] = not_compared_rows(summary["not_compared"], unknown)
-    print_table("Near-duplicates", ("", "", ""), rows, text_columns=(0, 2))
+    title = "Equal texts" if summary.get("method") == EXACT else "Near-duplicates"
+    print_table(title, ("", "", ""), rows, text_columns=(0, 2))
     if summary["clusters"]:
         print_table(
             "\nClusters by size",

@@ -128,7 +128,13 @@ class ExactText(Fingerprinter[Any]):
 
     def feature_sets(self, items: Sequence[Any]) -> FeatureSets:
         """Return a set without features for each text."""
-        return FeatureSets.from_hashes(np.empty(0, np.uint64) for _ in items)
+        count = len(items)
+        return FeatureSets(
+            np.empty(0, np.uint32),
+            np.zeros(count, np.int64),
+            np.zeros(count, np.uint64),
+            np.zeros(count, np.uint32),
+        )
 
     def hashed_sets(self, items: Sequence[Any], /, *, fingerprints: bool = False) -> Hashed:
         """Return the hashes of a batch, with or without fingerprints."""

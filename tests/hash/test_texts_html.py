@@ -161,8 +161,8 @@ def test_pages_that_are_compared_by_all_words_are_counted(tmp_path, monkeypatch,
     )
     assert run("build", "r.fps", "p.jsonl", "--text-field", "page", option).stderr == message
     assert run("build", "f.fps", "site", "--text", option).stderr == message
-    option = f"--html={name}"
-    assert run("dedup", "p.jsonl", "c.jsonl", "--text-field", "page", option).stderr == message
+    way = f"--html={name}"
+    assert run("dedup", "p.jsonl", "c.jsonl", "--text-field", "page", way).stderr == message
     assert (
         run("probe", "r.fps", "--input", "p.jsonl", "--text-field", "page", "-r", 0).stderr
         == message

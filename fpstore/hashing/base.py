@@ -42,7 +42,9 @@ class Hashed(NamedTuple):
     sets : FeatureSets or None
         The features of the items, if they are asked for.
     text_keys : ndarray of uint64, shape (n, 2), or None
-        Hashes of whole texts; zeros for an item that is compared by its features.
+        Hashes of whole texts; zeros for an item that has none.
+    text_chars : ndarray of uint32, shape (n,), or None
+        The characters of the texts that are compared, if these are not the items.
     """
 
     rows: Words
@@ -50,16 +52,19 @@ class Hashed(NamedTuple):
     whole_pages: Flags | None = None
     sets: FeatureSets | None = None
     text_keys: Words | None = None
+    text_chars: Counts | None = None
 
     def select(self, places: npt.NDArray[Any]) -> Hashed:
         """Return the items at some places, or of a mask."""
-        whole, sets, keys = self.whole_pages, self.sets, self.text_keys
+        whole, sets = self.whole_pages, self.sets
+        keys, chars = self.text_keys, self.text_chars
         return Hashed(
             self.rows[places],
             self.known[places],
             None if whole is None else whole[places],
             None if sets is None else sets.select(places),
             None if keys is None else keys[places],
+            None if chars is None else chars[places],
         )
 
 

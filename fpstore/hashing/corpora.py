@@ -319,6 +319,7 @@ def _hash_batch(hash_texts: HashTexts, key_suffices: bool, batch: Batch) -> Batc
     assert batch.known is not None
     text_chars = np.fromiter(map(count_chars, batch.texts), np.uint32, len(batch.texts))
     chars, hashed = int(text_chars.sum()), hash_texts(batch.texts)
+    text_chars = text_chars if hashed.text_chars is None else hashed.text_chars
     if batch.text_of_row is not None:
         hashed, text_chars = hashed.select(batch.text_of_row), text_chars[batch.text_of_row]
     batch = batch._replace(

@@ -6,13 +6,15 @@ import html
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
+from fpstore.base.aliases import Flags
 from fpstore.base.characters import IGNORED
 from fpstore.errors import InputError
 from fpstore.hashing.base import FeatureSets, Fingerprinter, Hashed
+from fpstore.hashing.fields import count_chars
 from fpstore.hashing.html import MainText
 from fpstore.hashing.wrapper import Wrapper
 
@@ -112,29 +114,50 @@ class PlainPages(Wrapper[Any]):
 
     def hashed(self, items: Sequence[Any]) -> Hashed:
         """Return the fingerprints of a batch of texts, and which are pages."""
-        texts, pages = _plain_texts(items)
-        hashed = self.fingerprinter.hashed(texts)
-        return hashed._replace(whole_pages=pages & hashed.known)
+        plain = PlainTexts.of(items)
+        return plain.describe(self.fingerprinter.hashed(plain.texts))
 
     def feature_sets(self, items: Sequence[Any]) -> FeatureSets:
         """Return the features of a batch of texts as sets."""
-        return self.fingerprinter.feature_sets(_plain_texts(items)[0])
+        return self.fingerprinter.feature_sets(PlainTexts.of(items).texts)
 
     def hashed_sets(self, items: Sequence[Any], /, *, fingerprints: bool = False) -> Hashed:
         """Return the features of a batch of texts, with or without fingerprints."""
-        texts, pages = _plain_texts(items)
-        hashed = self.fingerprinter.hashed_sets(texts, fingerprints=fingerprints)
-        return hashed._replace(whole_pages=pages & hashed.known)
+        plain = PlainTexts.of(items)
+        return plain.describe(
+            self.fingerprinter.hashed_sets(plain.texts, fingerprints=fingerprints)
+        )
 
 
-def _plain_texts(items: Sequence[Any]) -> tuple[list[Any], np.ndarray[Any, np.dtype[np.bool_]]]:
-    """Return texts, or rows of texts, with pages as plain texts, and which have pages."""
-    texts, pages = list(items), np.zeros(len(items), bool)
-    for place, item in enumerate(items):
-        if isinstance(item, str):
-            if is_page(item):
-                texts[place], pages[place] = without_tags(item), True
-        elif isinstance(item, tuple) and any(text and is_page(text) for text in item):
-            texts[place] = tuple(without_tags(t) if t and is_page(t) else t for t in item)
-            pages[place] = True
-    return texts, pages
+class PlainTexts(NamedTuple):
+    """Texts, or rows of texts, with pages as plain texts, and which have pages."""
+
+    texts: list[Any]
+    pages: Flags
+
+    @classmethod
+    def of(cls, items: Sequence[Any]) -> Self:
+        texts, pages = list(items), np.zeros(len(items), bool)
+        for place, item in enumerate(items):
+            if isinstance(item, str):
+                if is_page(item):
+                    texts[place], pages[place] = without_tags(item), True
+            elif isinstance(item, tuple) and any(text and is_page(text) for text in item):
+                texts[place] = tuple(without_tags(t) if t and is_page(t) else t for t in item)
+                pages[place] = True
+        return cls(texts, pages)
+
+    def describe(self, hashed: Hashed) -> Hashed:
+        """Return fingerprints with the pages, and with the characters of the plain texts.
+
+        Tags leave spaces, so a run of white space in a page counts as one character.
+        """
+        hashed = hashed._replace(whole_pages=self.pages & hashed.known)
+        if not self.pages.any():
+            return hashed
+        chars = np.fromiter(map(count_chars, self.texts), np.uint32, len(self.texts))
+        for place in np.flatnonzero(self.pages).tolist():
+            item = self.texts[place]
+            texts = filter(None, item if isinstance(item, tuple) else (item,))
+            chars[place] = sum(len(" ".join(text.split())) for text in texts)
+        return hashed._replace(text_chars=chars)

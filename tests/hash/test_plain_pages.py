@@ -115,6 +115,13 @@ def test_pages_are_duplicates_of_their_texts():
     assert kept(texts, search="bands")[1] == 1
 
 
+def test_tags_make_no_text_longer():
+    page = f"<html><body>{FOX}</body></html>"
+    assert kept([FOX, page]) == ([FOX], 1)
+    assert kept([page, FOX]) == ([page], 1)
+    assert kept([page, f"{FOX}!"]) == ([f"{FOX}!"], 1)
+
+
 def test_pages_of_one_template_with_other_texts_stay():
     """With their tags, their words are nearly the same."""
     head = "".join(f"<meta name='m{n}' content='c{n}'>" for n in range(40))

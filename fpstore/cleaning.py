@@ -53,6 +53,8 @@ def dedup(
     against: Any = None,
     add: bool = False,
     excerpts_of: int | None = None,
+    annotate: bool = False,
+    count_column: str | None = None,
     fingerprinter: Any = None,
     format: str | None = None,
     decimal: bool = False,
@@ -194,6 +196,15 @@ def dedup(
         this many characters of both, from a little before the first difference on, with one blank
         for white space, and an ellipsis where a text was cut. Of equal texts, the beginning. Pages
         of HTML have their main texts. A row of a store has no text.
+    annotate : bool
+        Write all rows to the output, also those that go, with new columns: ``cluster``, the number
+        of the cluster; ``copies``, how many documents it has, 1 for a row in no cluster; ``kept``,
+        whether the row stays; ``kept_id``, the id of the row that stays for it, or its own; and
+        ``contained``, the share of its pieces that the row that stays has, or for estimates
+        ``distance``. What does not apply is null. Of a table, ``annotated`` of the result has them.
+    count_column : str, optional
+        Give the rows that stay a new column of this name with the number of documents in their
+        clusters, 1 for a row in no cluster. With `annotate`, the name of ``copies``.
     fingerprinter : Fingerprinter, optional
         Makes the fingerprints of texts, or of rows (:class:`fpstore.hashing.Fields`), instead of a
         `method`.
@@ -272,7 +283,9 @@ def dedup(
     (array([0, 2]), [['a', 'b']])
     """
     from fpstore.hashing.corpora import open_corpus
-    from fpstore.jobs.dedup import deduplicate
+    from fpstore.io.extended import extended_table
+    from fpstore.io.parquet import TableRows
+    from fpstore.jobs.dedup import deduplicate, is_table
     from fpstore.jobs.dedup_job import DedupSpec
 
     resources = make_resources(memory, threads, progress)
@@ -302,6 +315,8 @@ def dedup(
         within=within,
         against=against,
         excerpts_of=excerpts_of,
+        annotate=annotate,
+        count_column=count_column,
         fingerprinter=fingerprinter,
         format=format,
         decimal=decimal,
@@ -319,8 +334,13 @@ def dedup(
         job = job.plan_search(corpus)
         overwrite = check_flag(overwrite, "overwrite")
         result = deduplicate(corpus, job, resources, output, overwrite, folder, reference=reference)
+    kept, annotated, new = None, None, result.annotated
+    if new is not None and isinstance(corpus, TableRows) and is_table(corpus):
+        kept = extended_table(corpus, new, result.kept)
+        annotated = extended_table(corpus, new, new.flags) if new.annotation.annotate else None
     return result._replace(
-        kept=corpus.select_rows(result.kept),
+        kept=corpus.select_rows(result.kept) if kept is None else kept,
+        annotated=annotated,
         clusters=result.clusters.in_memory(),
         removed=result.removed.in_memory(),
     )

@@ -221,6 +221,18 @@ NOTED_CHANCE = 0.01  # pairs of unrelated texts within the radius, for each text
         whole_number(1, MAX_CHARACTERS),
     ),
     option(
+        "--annotate",
+        "Write all rows to OUTPUT, also those that go, with new columns: cluster, copies (the "
+        "documents of the cluster, 1 without one), kept, kept_id (of the row that stays for it, or "
+        "its own), and contained or, for estimates, distance.",
+    ),
+    option(
+        "--count-column NAME",
+        "Give the rows that stay a new column with the number of documents in their clusters, 1 "
+        "without one: to sample them by it. With --annotate, the name of copies.",
+        options.NAME,
+    ),
+    option(
         "--sources FILE",
         "Also write all sources, the largest first, with a header: source, rows, removed, share.",
     ),
@@ -271,6 +283,8 @@ def dedup(args: Arguments) -> None:
     $ fpstore dedup pages.jsonl clean.jsonl --text-field text --key-field url --force
     $ fpstore dedup pages.jsonl clean.jsonl --text-field text --method exact \
         --normalize space,case --key-field url --key-rule plain --force
+    $ fpstore dedup corpus.parquet marked.parquet --text-field text --annotate
+    $ fpstore dedup corpus.parquet clean.parquet --text-field text --count-column copies --force
     $ fpstore dedup shards clean-shards --text-field text --threads 2 --format parquet
     $ fpstore dedup shards planned-shards --text-field text --plan shards.plan --slice-rows 1M
     $ fpstore dedup shards by-processes --text-field text --processes 2
@@ -341,7 +355,7 @@ def dedup(args: Arguments) -> None:
         summary["sources"] = _sources_summary(result.sources)
     args.result(summary)
     if not (args.as_json or args.quiet):
-        _print_summary(summary, args.output, args.unknown)
+        _print_summary(summary, args.output, args.unknown, args.annotate)
 
 
 def _plan(args: Arguments, kind: str, spec: DedupSpec, reference: Reference | None) -> None:
@@ -541,7 +555,9 @@ def _print_sources(sources: dict[str, Any]) -> None:
             print_table(title, SOURCE_COLUMNS, rows)
 
 
-def _print_summary(summary: dict[str, Any], output: str, unknown: str) -> None:
+def _print_summary(
+    summary: dict[str, Any], output: str, unknown: str, has_all: bool = False
+) -> None:
     share = summary["removed"] / max(summary["documents"], 1)
     rows = [
         ("documents", f"{summary['documents']:,}", ""),
@@ -551,7 +567,11 @@ def _print_summary(summary: dict[str, Any], output: str, unknown: str) -> None:
             f"with {plural(summary['in_clusters'], 'document')}",
         ),
         ("removed", f"{summary['removed']:,}", f"{share:.1%}"),
-        ("kept", f"{summary['kept']:,}", f"in {printable(output)}"),
+        (
+            "kept",
+            f"{summary['kept']:,}",
+            f"{'marked in' if has_all else 'in'} {printable(output)}",
+        ),
     ]
     if "near_reference" in summary:
         rows.insert(1, ("near reference", f"{summary['near_reference']:,}", "removed"))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Any, Literal
@@ -24,6 +24,8 @@ Dialect = Literal["tsv", "csv", "txt"]
 SEPARATORS: dict[Dialect, bytes] = {"tsv": b"\t", "csv": b",", "txt": b"\t, "}
 _TXT_GAP = re.compile(r"[ \t]*,[ \t]*|[ \t]+")
 _BLANK = b" \t"
+
+_ENDS = "\t\r\n"  # of cells and lines of TSV
 
 # Where rows of CSV end. A row is checked later, when it is split into cells.
 _CLOSED = rb'[^"]*+(?:""[^"]*+)*+"[^,\n]*+'  # behind the quote that opens a cell
@@ -182,6 +184,17 @@ class DelimitedText(LineParser):
         cells = list(row.cells)
         cells[self.header.cells.index(name)] = text
         return row._replace(raw=self._same_end(row, cells), cells=cells)
+
+    def extended_line(self, line: bytes, values: Mapping[str, Any]) -> bytes:
+        cells = [_cell(value) for value in values.values()]
+        separator = SEPARATORS[self._dialect][:1]
+        if self._dialect != "csv" and any(set(cell) & set(_ENDS) for cell in cells):
+            raise InputError(
+                f"{show(next(cell for cell in cells if set(cell) & set(_ENDS)))} cannot be written "
+                "as TSV: it holds a tab or a line break"
+            )
+        body = line.removesuffix(b"\n").removesuffix(b"\r")
+        return body + separator + self._encode(cells) + line[len(body) :]
 
     def line_for_header(self, row: Row, names: Sequence[str]) -> bytes:
         """Return the row with a cell for each name, empty where the row has none."""
@@ -351,3 +364,10 @@ class DelimitedText(LineParser):
         if self._dialect == "txt":
             return _TXT_GAP.split(text.strip(" \t"))
         return text.split("," if self._dialect == "csv" else "\t")
+
+
+def _cell(value: Any) -> str:
+    """Return the text of a value; nothing for None."""
+    if value is None:
+        return ""
+    return str(value).lower() if isinstance(value, bool) else str(value)

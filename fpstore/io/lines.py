@@ -162,6 +162,13 @@ class LineParser(ABC):
     def with_field(self, row: Row, name: str, text: str) -> Row:
         """Return a row with another text in a field, and all else as it stands."""
 
+    @abstractmethod
+    def extended_line(self, line: bytes, values: Mapping[str, Any]) -> bytes:
+        """Return a line with its end, and more fields behind those that it has.
+
+        Values are None, bool, int, float and str.
+        """
+
     def line_for_header(self, row: Row, names: Sequence[str]) -> bytes:
         """Return the bytes of a row in a file whose header has these names, if it has a header."""
         return row.raw
@@ -324,6 +331,10 @@ class LineRows(RowFiles):
                 sink.write(b"".join([self.output_line(parser, row) for row in rows]))
             self.check_unchanged()
             sink.commit(complete)
+
+    def parser(self) -> LineParser:
+        """Return a parser of no file, which writes headers."""
+        return self._parser("")
 
     def kept_rows(self, flags: RowFlags) -> Iterator[tuple[LineParser, list[Row]]]:
         """Yield the rows whose flags are set, some at a time, with the parser of their file."""
@@ -560,6 +571,13 @@ class JsonLines(LineParser):
 
     def fields(self, row: Row) -> dict[str, Any]:
         return _object(row.raw, exactly=False)
+
+    def extended_line(self, line: bytes, values: Mapping[str, Any]) -> bytes:
+        body = line.rstrip(_BLANK)
+        fields = json.dumps(values, ensure_ascii=False)[1:].encode("utf-8")
+        before = body[:-1].rstrip(_BLANK)
+        gap = b"" if before.endswith(b"{") else b", "
+        return before + gap + fields + line[len(body) :]
 
     def with_field(self, row: Row, name: str, text: str) -> Row:
         """Return the line with another string in a field; it is escaped as the one before was."""

@@ -21,8 +21,11 @@ from fpstore.base.width import distances_between
 from fpstore.errors import InputError, StoreExistsError, plural
 from fpstore.hashing.plain_pages import PlainPages
 from fpstore.hashing.wrapper import unwrap_minhash
+from fpstore.io.parquet import TableRows
 from fpstore.io.shards import ShardNames
 from fpstore.io.source import RowSource
+from fpstore.io.writers import forbidden_characters
+from fpstore.jobs.annotations import Annotation, Annotations
 from fpstore.jobs.bands import connect_by_bands
 from fpstore.jobs.clusters import Clusters
 from fpstore.jobs.compared import ComparedRows, compared_rows
@@ -89,6 +92,9 @@ class Deduplication(NamedTuple):
         Rows that look like pages of HTML, and were compared by their texts without tags.
     sources : Sources or None
         The rows of each source, and how many of them go; None without a column of sources.
+    annotated : table or None
+        All rows of a table with new columns, if the call asked for them with `annotate`; None for
+        files.
     """
 
     kept: Any
@@ -98,6 +104,7 @@ class Deduplication(NamedTuple):
     near: int = 0
     pages: int = 0
     sources: Sources | None = None
+    annotated: Any = None
 
     def __repr__(self) -> str:
         counts = f"{len(self.kept):,} of {plural(self.clusters.documents, 'document')} kept"
@@ -130,6 +137,8 @@ def deduplicate(
     sources = [] if reference is None or reference.corpus is None else [reference.corpus]
     outputs = Outputs(corpus, output, listings, overwrite, folder, sources)
     target = outputs.target
+    if job.annotation is not None:
+        _check_annotation(job, job.annotation, corpus, outputs)
     if (
         folder is not None
         and target is not None
@@ -168,7 +177,7 @@ def deduplicate(
             excerpts = read_excerpts(pairs, reader, job.excerpts_of, corpus, others)
             result = result._replace(removed=result.removed.with_excerpts(excerpts))
         if reference is None or not reference.adds:
-            outputs.write(result, result.kept, resources, checkpoint)
+            outputs.write(result, result.kept, resources, checkpoint, result.annotated)
             return result
         assert documents.ids is not None
         places = np.flatnonzero(result.kept[documents.is_compared])
@@ -176,7 +185,7 @@ def deduplicate(
         near = NearReference.saved(checkpoint) if resumed and checkpoint is not None else None
         if near is not None:
             reference.check_began(documents.fingerprints[places], near)
-        outputs.write(result, result.kept, resources, checkpoint)
+        outputs.write(result, result.kept, resources, checkpoint, result.annotated)
         description = None if job.fingerprinter is None else job.fingerprinter.describe()
         reference.add(
             documents.fingerprints[places],
@@ -186,6 +195,24 @@ def deduplicate(
             description,
         )
     return result
+
+
+def _check_annotation(
+    job: DedupJob, annotation: Annotation, corpus: RowSource, outputs: Outputs
+) -> None:
+    """Raise InputError for new columns that the output cannot have, or if there is none."""
+    by_texts = job.rule is not None
+    outputs.check_new_columns(annotation.kinds(by_texts), annotation.advice(by_texts))
+    if outputs.target is None and not is_table(corpus):
+        name = "annotate" if annotation.annotate else "count_column"
+        raise InputError(f"{keyword(name)} writes new columns: name an output")
+    if outputs.target is not None and annotation.annotate and corpus.suffix == ".tsv":
+        corpus.forbid_in_ids(corpus.forbidden_in_ids + forbidden_characters("tsv"))
+
+
+def is_table(corpus: RowSource) -> bool:
+    """Whether the rows of a corpus are a table in memory."""
+    return isinstance(corpus, TableRows) and not corpus.paths
 
 
 def _check_saved(checkpoint: Checkpoint, reference: Reference, target: Path | None) -> None:
@@ -311,8 +338,13 @@ def find_duplicates(
         if job.source_field is None
         else Sources.of_column(documents.labels[job.source_field], flags)
     )
+    annotated = (
+        None
+        if job.annotation is None
+        else Annotations(job.annotation, documents, members, removed, flags, job.projection.id)
+    )
     return documents, Deduplication(
-        flags, clusters, not_compared, removed, near_kept, pages, sources
+        flags, clusters, not_compared, removed, near_kept, pages, sources, annotated
     )
 
 

@@ -27,6 +27,7 @@ from fpstore.io.keys import KEY_RULES
 from fpstore.io.lines import LineRows
 from fpstore.io.source import Projection, RowSource
 from fpstore.jobs import GROUPINGS, KEEP_RULES, SEARCHES, UNKNOWN
+from fpstore.jobs.annotations import Annotation
 from fpstore.jobs.excerpts import MAX_CHARACTERS
 from fpstore.jobs.grouping import Grouping
 from fpstore.jobs.reference import Reference
@@ -42,6 +43,8 @@ UNRELATED = 0.05  # similarity of unrelated texts, by a line of their page, or b
 DEDUP_METHOD = "minhash"  # the default
 ONE_PROCESS = (
     "excerpts_of",
+    "annotate",
+    "count_column",
     "source_field",
     "most_removed",
     "within",
@@ -72,6 +75,7 @@ class DedupJob:
     ``excerpts_of`` is how many characters of texts the list of removed rows has, None for none.
     ``source_field`` is the column of sources, and ``most_removed`` the largest share that goes of
     one. Rows are only compared inside of a value of the column ``within``.
+    ``annotation`` has the new columns of the output, if there are any.
     """
 
     projection: Projection
@@ -88,6 +92,7 @@ class DedupJob:
     source_field: str | None = None
     most_removed: float | None = None
     within: str | None = None
+    annotation: Annotation | None = None
 
     @property
     def is_exact(self) -> bool:
@@ -181,13 +186,15 @@ class DedupJob:
             "bands": self.bands,
         }
         reference_facts = {} if reference is None else reference.identity()
-        facts = {
+        facts: dict[str, Any] = {
             "job": "dedup",
             "encoding": corpus.encoding,
             "skip_bad": corpus.skip_bad,
             "rule": self.rule,
             "within": self.within,
         }
+        if self.annotation is not None:
+            facts["new columns"] = self.annotation._asdict()
         return {**facts, **arguments, **description, **files, **reference_facts}
 
 
@@ -232,7 +239,7 @@ class DedupSpec(HashedRowsSpec):
     removed : path-like, optional
         Of a plan: where :meth:`fpstore.plans.Plan.finish` lists the removed rows, as .tsv, .csv,
         .jsonl or .parquet, with the columns of ``fpstore dedup --removed``.
-    excerpts_of : optional
+    excerpts_of, annotate, count_column : optional
         As for :func:`fpstore.dedup`; not of a plan.
     """
 
@@ -259,6 +266,8 @@ class DedupSpec(HashedRowsSpec):
     against: Any = field(default=None, metadata=RESOLVED)
     removed: Any = field(default=None, metadata=RESOLVED)
     excerpts_of: int | None = None
+    annotate: bool = False
+    count_column: str | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -274,6 +283,7 @@ class DedupSpec(HashedRowsSpec):
             if getattr(self, name) is not None:
                 check_number(getattr(self, name), 0, 1, name)
         check_flag(self.lossless, "lossless")
+        Annotation.choose(self.annotate, self.count_column)  # an error comes before the work
         if self.excerpts_of is not None:
             check_whole(self.excerpts_of, 1, MAX_CHARACTERS, "excerpts_of")
         if self.estimate is not None:
@@ -533,6 +543,7 @@ class DedupSpec(HashedRowsSpec):
             source_field=self.source_field,
             most_removed=self.most_removed,
             within=self.within,
+            annotation=Annotation.choose(self.annotate, self.count_column),
         )
 
     def _takes_pages(self, fingerprinter: Fingerprinter[Any] | None, near_store: bool) -> bool:

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from fpstore.base.aliases import Flags
+from fpstore.base.aliases import Flags, Progress
 from fpstore.base.arguments import check_path, is_uri, printable
 from fpstore.base.keywords import keyword
 from fpstore.base.resources import Resources
@@ -19,10 +19,12 @@ from fpstore.errors import InputError, StorageError, StoreExistsError
 from fpstore.hashing.documents import DocumentFiles
 from fpstore.io.datasets import INFO, STATE, DatasetRows
 from fpstore.io.edited import Edit, copy_edited, edit_batches, edited_schema, write_table
+from fpstore.io.extended import NewColumns, check_new_columns, copy_extended
 from fpstore.io.files import PACKED, is_hidden
-from fpstore.io.parquet import ParquetRows
+from fpstore.io.parquet import ParquetRows, TableRows
 from fpstore.io.remote import RemoteFile, ScratchFolder
 from fpstore.io.shards import Shards, copy_shards, shard_places
+from fpstore.io.sink import Complete
 from fpstore.io.source import SUFFIXES, RowSource, format_by_name, format_suffix
 from fpstore.io.writers import Writer, forbidden_characters
 from fpstore.work.checkpoint import Checkpoint, is_output
@@ -263,6 +265,18 @@ class RemoteOutputs:
                     self._targets[path].upload(file, name)
 
 
+class Extension(NewColumns, Protocol):
+    """New columns of rows, and which rows are written with them."""
+
+    @property
+    def flags(self) -> Flags:
+        """A flag for each row of the corpus."""
+
+    @property
+    def advice(self) -> Mapping[str, str]:
+        """What to do about a column that there is already, by name."""
+
+
 class Outputs:
     """The file or folder of the kept rows, if there is one, and lists.
 
@@ -322,12 +336,13 @@ class Outputs:
         is_kept: Flags,
         resources: Resources,
         checkpoint: Checkpoint | None = None,
+        new_columns: Extension | None = None,
     ) -> None:
-        """Write the lists of a result, and copy the kept rows.
+        """Write the lists of a result, and copy the kept rows, or rows with new columns.
 
         A checkpoint notes the outputs.
         """
-        self._write(result, is_kept, resources, checkpoint)
+        self._write(result, is_kept, resources, checkpoint, new_columns)
         self._remote.upload([*self._paths, self.target])
 
     def _write(
@@ -336,6 +351,7 @@ class Outputs:
         is_kept: Flags,
         resources: Resources,
         checkpoint: Checkpoint | None,
+        new_columns: Extension | None,
     ) -> None:
         self._write_lists(result, resources)
 
@@ -348,6 +364,8 @@ class Outputs:
             return
         if checkpoint is not None and is_output(self._folder, self.target):
             complete(self.target)  # a run that was killed has copied the rows
+        elif new_columns is not None:
+            self._write_extended(new_columns, self.target, resources, complete)
         elif self._kind == "shards" and isinstance(self._corpus, Shards):
             copy_shards(self._corpus, is_kept, self.target, resources, complete)
         elif self._kind == "dataset" and isinstance(self._corpus, DatasetRows):
@@ -369,6 +387,36 @@ class Outputs:
     def _note(self, checkpoint: Checkpoint | None, name: Path | None, written: Path) -> None:
         if checkpoint is not None and name is not None:
             checkpoint.note_output(name, written)
+
+    def _write_extended(
+        self, new_columns: Extension, target: Path, resources: Resources, complete: Complete
+    ) -> None:
+        """Write rows with new columns."""
+        corpus, flags, advice = self._corpus, new_columns.flags, new_columns.advice
+        assert isinstance(corpus, Shards | TableRows)
+        if self._kind != "shards":
+            copy_extended(
+                corpus, new_columns, advice, flags, 0, target, resources.progress, complete
+            )
+            return
+        assert isinstance(corpus, Shards)
+
+        def copy(shard: Shards, rows: slice, path: Path, progress: Progress) -> None:
+            first = rows.start
+            copy_extended(
+                shard, new_columns, advice, flags[rows], first, path, progress, schema_of=corpus
+            )
+
+        copy_shards(corpus, flags, target, resources, complete, copy)
+
+    def check_new_columns(self, names: Iterable[str], advice: Mapping[str, str]) -> None:
+        """Raise InputError for new columns that the output cannot have."""
+        check_new_columns(self._corpus, names, advice)
+        if self._kind == "dataset":
+            raise InputError(
+                f"{self.target}: a folder of a dataset has no new columns: name a .parquet file",
+                path=self.target,
+            )
 
     def _write_lists(self, result: Any, resources: Resources) -> None:
         for listing, writer in zip(self._listings, self._writers, strict=True):

@@ -86,6 +86,7 @@ class Removed(Tabular):
             np.where(self.in_reference, documents, kept_places).view(np.intp)
         ]
         self.excerpts: Excerpts | None = None
+        self._reference_strings = reference is not None and isinstance(reference.ids, list)
         self._shards = shards
         self._kept_shards = None if reference is None else reference.kept_shards
         self._places_in_reference = kept_places - np.uint64(len(rows))
@@ -109,6 +110,16 @@ class Removed(Tabular):
     def pairs(self) -> Pairs:
         """The rows, and those that are kept for them."""
         return Pairs(self.rows, self.kept_rows, self.in_reference)
+
+    @property
+    def has_kept_strings(self) -> bool:
+        """Whether the ids of kept rows are strings, as far as those of a reference decide it."""
+        return self._reference_strings
+
+    def kept_ids(self, places: npt.NDArray[np.intp]) -> Words | list[str]:
+        """Return the ids of the rows that are kept for those at places of the list."""
+        lookup, numbers = self._kept
+        return ids_at(lookup, numbers[places])
 
     def with_excerpts(self, excerpts: Excerpts) -> Removed:
         """Return the rows with excerpts of their pairs."""

@@ -21,6 +21,7 @@ from fpstore.jobs.dedup import choose_by_rule
 from fpstore.jobs.dedup_job import DedupJob, DedupSpec
 from fpstore.jobs.grouping import Grouping, Members, group_members, members_in_sets
 from fpstore.jobs.joining import connect_rows
+from fpstore.jobs.keys import KeySteps
 from fpstore.jobs.overlaps import connect_by_overlaps
 from fpstore.jobs.text_sets import (
     LOSSLESS_CONTAINMENT,
@@ -163,7 +164,8 @@ class Removals:
         assert job.rule is not None
         rule = job.rule
         connected, _ = members_in_sets(connect_by_overlaps(texts, rule, self._resources, searched))
-        members = choose_by_rule(connected, texts, job, lambda ids: ids, None, len(texts))
+        steps = KeySteps({}, len(texts))
+        members = choose_by_rule(connected, texts, job, lambda ids: ids, None, len(texts), steps)
         near = len(connected.documents) - len(members.documents)
         verdict = self._judge(members, int(searched.sum()))
         return RuleMeasurement(

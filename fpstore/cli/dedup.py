@@ -25,6 +25,7 @@ from fpstore.cli.outputs import (
     open_list,
     resume_folder,
 )
+from fpstore.cli.sources import note_losses, print_sources
 from fpstore.cli.task import PART_BYTES, PLANNING, plan_or_run, read_spec
 from fpstore.cli.verb import Arguments, fail, translate_usage_errors, verb
 from fpstore.errors import plural
@@ -46,7 +47,7 @@ from fpstore.jobs.excerpts import MAX_CHARACTERS
 from fpstore.jobs.outputs import Listing
 from fpstore.jobs.reference import Reference
 from fpstore.jobs.removed import removed_columns
-from fpstore.jobs.sources import LEAST_ROWS, NOTED_SHARE, SOURCE_COLUMNS, Sources, percent
+from fpstore.jobs.sources import SOURCE_COLUMNS
 from fpstore.jobs.text_sets import LOSSLESS_CONTAINMENT, Rule
 
 SLICE_ROWS = option(
@@ -54,7 +55,7 @@ SLICE_ROWS = option(
     "About how many rows a task of a plan compares. By default 4 million.",
     options.NUMBER_OF_ALL,
 )
-SHOWN_FAMILIES, SHOWN_IDS, SHOWN_SOURCES = 5, 4, 10
+SHOWN_FAMILIES, SHOWN_IDS = 5, 4
 _NEAR_MAKING = [name for name in content.TEXT_MAKING if name != "method"]
 METHOD = option(
     "--method",
@@ -351,8 +352,8 @@ def dedup(args: Arguments) -> None:
         _note_reference(args, reference, job, result)
     _note_chance(args, job, summary["documents"])
     if result.sources is not None:
-        _note_sources(args, result.sources)
-        summary["sources"] = _sources_summary(result.sources)
+        note_losses(args, result.sources)
+        summary["sources"] = result.sources.summary()
     args.result(summary)
     if not (args.as_json or args.quiet):
         _print_summary(summary, args.output, args.unknown, args.annotate)
@@ -363,7 +364,11 @@ def _plan(args: Arguments, kind: str, spec: DedupSpec, reference: Reference | No
         fail("--text: a plan is for rows of files, not for files that are texts")
     if reference is not None and reference.store is None:
         fail("--against: a plan compares with a store: fpstore build makes one of files")
-    args.refuse("is not for plans", "add", "clusters", "resume", "skip_bad", *ONE_PROCESS)
+    args.refuse(
+        "is not for plans",
+        *("add", "clusters", "resume", "skip_bad", "sources"),
+        *ONE_PROCESS,
+    )
     if args.slice_rows == 0:
         fail("--slice-rows: must be 1 or more")
     plan_or_run(args, spec, part_bytes=args.part_bytes, slice_rows=args.slice_rows)
@@ -518,43 +523,6 @@ def _listings(args: Arguments, job: DedupJob) -> list[Listing]:
     return result
 
 
-def _note_sources(args: Arguments, sources: Sources) -> None:
-    """Note sources that lost nearly all of their rows, unless a bound allows it."""
-    lost = sources.above(NOTED_SHARE)
-    if args.most_removed is None and len(lost):
-        args.note(
-            f"{plural(len(lost), 'source')} lost more than {NOTED_SHARE} of the rows: "
-            f"{lost.describe()}; --most-removed {NOTED_SHARE} stops before OUTPUT is written"
-        )
-
-
-def _sources_summary(sources: Sources) -> dict[str, Any]:
-    return {
-        "count": len(sources),
-        "largest": sources.largest(SHOWN_SOURCES).records(),
-        "most_removed": sources.most_removed(SHOWN_SOURCES).records(),
-    }
-
-
-def _print_sources(sources: dict[str, Any]) -> None:
-    titles = {
-        "largest": f"\nSources by rows, of {sources['count']:,}",
-        "most_removed": f"\nSources by the share removed, of {LEAST_ROWS} rows or more",
-    }
-    for name, title in titles.items():
-        rows = [
-            (
-                "null" if record["source"] is None else printable(record["source"]),
-                f"{record['rows']:,}",
-                f"{record['removed']:,}",
-                percent(record["share"]),
-            )
-            for record in sources[name]
-        ]
-        if rows:
-            print_table(title, SOURCE_COLUMNS, rows)
-
-
 def _print_summary(
     summary: dict[str, Any], output: str, unknown: str, has_all: bool = False
 ) -> None:
@@ -609,4 +577,4 @@ def _print_summary(
             text_columns=(1,),
         )
     if "sources" in summary:
-        _print_sources(summary["sources"])
+        print_sources(summary["sources"])

@@ -278,8 +278,13 @@ def remove(args: Arguments) -> None:
 def show_summary(args: Arguments, summary: dict[str, Any]) -> None:
     args.result(summary)
     if not (args.as_json or args.quiet):
-        rows = [(name.replace("_", " "), f"{count:,}") for name, count in summary.items()]
+        counts = {name: count for name, count in summary.items() if name != "sources"}
+        rows = [(name.replace("_", " "), f"{count:,}") for name, count in counts.items()]
         print_table("Done", ("", ""), rows)
+        if "sources" in summary:
+            from fpstore.cli.sources import print_sources
+
+            print_sources(summary["sources"])
 
 
 def read_spec(kind: type[AnySpec], args: Arguments, **values: Any) -> AnySpec:

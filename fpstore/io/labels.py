@@ -60,6 +60,11 @@ class LabelCodes:
         mapped = [NULL, *(codes.setdefault(text, len(codes) + 1) for text in texts)]
         return np.array(mapped, np.uint32)[labels.codes]
 
+    @property
+    def texts(self) -> list[str]:
+        """The labels of the codes from 1 on."""
+        return list(self._codes)
+
     def values(self) -> list[str | None]:
         """Return the label of each code."""
         return [None, *self._codes]

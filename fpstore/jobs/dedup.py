@@ -448,7 +448,8 @@ def _decide_by_texts(
         )
     )
     if within is not None:
-        keys = {kind: column.inside(within.codes) for kind, column in keys.items()}
+        codes = within.codes.astype(np.uint64)
+        keys = {kind: column.inside(codes) for kind, column in keys.items()}
     connected = connect_by_overlaps(texts, job.rule, resources, searched, keys, within)
     resources.report("deciding", 0)
     connected_members = members_in_sets(connected)[0]

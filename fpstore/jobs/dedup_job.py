@@ -41,14 +41,8 @@ MAX_CHANCE = 0.001
 BANDS_RECALL = 0.995
 UNRELATED = 0.05  # similarity of unrelated texts, by a line of their page, or by phrases
 DEDUP_METHOD = "minhash"  # the default
-ONE_PROCESS = (
-    "excerpts_of",
-    "annotate",
-    "count_column",
-    "source_field",
-    "most_removed",
-    "within",
-)  # options that plans do not have
+# options that plans do not have
+ONE_PROCESS = ("excerpts_of", "annotate", "count_column", "most_removed")
 _NEAR_OPTIONS = (  # which the method "exact" does not take
     "threshold",
     "contained",

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.base.aliases import Counts, Flags, Words
+from fpstore.base.aliases import Flags, Words
 from fpstore.base.arrays import distinct_places, is_run_start, stable_order
 from fpstore.io.keys import WORDS, has_key
 from fpstore.jobs.bands import MIXER
@@ -49,10 +49,10 @@ class KeyColumn(NamedTuple):
             np.concatenate([self.hashes, other.hashes]),
         )
 
-    def inside(self, codes: Counts) -> KeyColumn:
-        """Return keys that are equal only for rows of equal codes."""
+    def inside(self, values: Words) -> KeyColumn:
+        """Return keys that are equal only for rows of equal values."""
         hashes = self.hashes.copy()
-        hashes[:, 0] ^= (codes[self.places].astype(np.uint64) + np.uint64(1)) * MIXER
+        hashes[:, 0] ^= (values[self.places] + np.uint64(1)) * MIXER
         return KeyColumn(self.places, hashes)
 
     def at(self, rows: npt.NDArray[np.intp]) -> Words:

@@ -18,7 +18,7 @@ LEAST_ROWS = 100  # of a source whose share is judged
 NOTED_SHARE = 0.9  # without a bound of the user
 SOURCE_COLUMNS = ("source", "rows", "removed", "share")
 AT_ONCE = 1 << 16  # sources that are written together
-NAMED = 3  # sources in a message
+NAMED, SHOWN = 3, 10  # sources in a message, and in each list of a summary
 SHOWN_DIGITS = 6
 
 
@@ -51,8 +51,18 @@ class Sources(Tabular):
         names = column.names.values()
         rows = np.bincount(column.codes, minlength=len(names))
         kept = np.bincount(column.codes[is_kept], minlength=len(names))
+        return cls.of_counts(names, rows, rows - kept)
+
+    @classmethod
+    def of_counts(
+        cls,
+        names: Sequence[str | None],
+        rows: npt.NDArray[np.int64],
+        removed: npt.NDArray[np.int64],
+    ) -> Sources:
+        """Return the sources that have rows, from counts in the order of their first rows."""
         order = np.argsort(-rows, kind="stable")
-        return cls(names, rows, rows - kept)._select(order[rows[order] > 0])
+        return cls(names, rows, removed)._select(order[rows[order] > 0])
 
     @property
     def shares(self) -> npt.NDArray[np.float64]:
@@ -96,6 +106,14 @@ class Sources(Tabular):
             }
             for name, rows, removed, share in self
         ]
+
+    def summary(self) -> dict[str, Any]:
+        """Return the number of sources, and those with the most rows and the largest shares."""
+        return {
+            "count": len(self),
+            "largest": self.largest(SHOWN).records(),
+            "most_removed": self.most_removed(SHOWN).records(),
+        }
 
     def batches(self) -> Iterator[dict[str, Any]]:
         """Yield the columns in batches of at most 65,536 sources."""

@@ -40,6 +40,11 @@ def salts_of(keys: Words) -> Counts:
     return (keys[:, 0] >> np.uint64(HALF_BITS)).astype(np.uint32)
 
 
+def column_keys(column: LabelColumn, rows: npt.NDArray[np.intp]) -> Words:
+    """Return the key of the value of each of some rows, by which tasks compare values."""
+    return value_keys(column.names.values())[column.codes[rows]]
+
+
 class Within(NamedTuple):
     """The value of each text, in which it is compared: a code; and the salt of each code."""
 

@@ -49,6 +49,7 @@ from fpstore.jobs.keys import KeySteps
 from fpstore.jobs.removed import removed_columns
 from fpstore.jobs.row_set import id_column, id_kind
 from fpstore.jobs.text_sets import LOSSLESS_CONTAINMENT
+from fpstore.jobs.within import column_keys
 from fpstore.plans.inputs import (
     InputSpec,
     Part,
@@ -108,6 +109,7 @@ from fpstore.plans.shuffle import (
     write_column,
 )
 from fpstore.plans.slicing import Cut, Slicing, plan_slicing
+from fpstore.plans.sources import read_counts, write_counts, write_labels_of_rows
 from fpstore.plans.stars import LARGE, SMALL, star_labels, star_stages, star_step
 from fpstore.plans.work import Sizes, Work, stage
 from fpstore.work.folder import Stage
@@ -164,6 +166,11 @@ class DedupWork(Work):
 
     @classmethod
     def from_spec(cls, spec: DedupSpec, sizes: Sizes) -> Self:
+        if spec.most_removed is not None:
+            raise InputError(
+                f"{keyword('most_removed')} is not for a plan: the summary has the sources, and "
+                "fpstore.dedup stops"
+            )
         if spec.text is True:
             raise InputError(
                 "a plan is for rows of files: text=True, where each file is a text, is for "
@@ -275,6 +282,8 @@ class DedupWork(Work):
         }
         writer.facts["whole_pages"] = compared.pages
         writer.add("known", np.packbits(compared.is_compared))
+        if job.source_field is not None:
+            write_labels_of_rows(writer, compared.labels[job.source_field])
         searched = np.ones(len(compared.rows), bool)
         if self.against is not None:
             searched[self._write_near(writer, compared, resources)] = False
@@ -285,8 +294,18 @@ class DedupWork(Work):
             writer.add("scores", compared.scores[places])
         writer.add_ids("ids", take_ids(id_column(compared.ids), places))
         if compared.texts is not None:
-            write_sets(writer, compared.texts, places, self._overlap_bits[0])
-            write_keys(writer, compared.keys or {}, places, self._overlap_bits[0])
+            within = (
+                None
+                if job.within is None
+                else column_keys(compared.labels[job.within], compared.rows[places])
+            )
+            keys = compared.keys or {}
+            if within is not None:
+                salts = np.zeros(len(compared.texts), np.uint64)
+                salts[places] = within[:, 0]
+                keys = {kind: column.inside(salts) for kind, column in keys.items()}
+            write_sets(writer, compared.texts, places, self._overlap_bits[0], within)
+            write_keys(writer, keys, places, self._overlap_bits[0])
         else:
             self._write_fingerprints(number, writer, compared, places, rows)
 
@@ -523,7 +542,11 @@ class DedupWork(Work):
     def _copy(self, number: int, writer: PieceWriter, resources: Resources) -> None:
         files, decided = self._files[number], self.plan.results("decide")
         places = [place for place, part in enumerate(self.parts) if part.file in files]
-        flags = np.concatenate([self._kept_flags(place, decided) for place in places])
+        flags_of_parts = [self._kept_flags(place, decided) for place in places]
+        if self.job.source_field is not None:
+            hashed = [self.plan.result("hash", place) for place in places]
+            write_counts(writer, hashed, flags_of_parts)
+        flags = np.concatenate(flags_of_parts)
         rows = (
             self.plan.result("hash", places[0]).facts["rows_of_files"]
             if len(files) > 1
@@ -612,6 +635,8 @@ class DedupWork(Work):
             summary["pages"] = pages
         if self.against is not None:
             summary["near_reference"] = sum(pieces.facts["near"] for pieces in hashed)
+        if self.job.source_field is not None:
+            summary["sources"] = read_counts(copied).summary()
         lists = (self.plan.result("list", number) for number in range(len(self.parts)))
         write = partial(join_lists, lists=lists, columns=self._list_columns)
         self.output.finish(copied, self.plan.digest, summary, write)

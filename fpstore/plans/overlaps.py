@@ -38,6 +38,7 @@ from fpstore.jobs.overlaps import (
     sort_key,
 )
 from fpstore.jobs.text_sets import TextSets, join_sets
+from fpstore.jobs.within import run_starts, salts_of
 from fpstore.plans.keys import linked_by_keys
 from fpstore.plans.shuffle import group_places, mix, row_numbers, slice_places, split_numbers
 from fpstore.work.folder import PlanFolder, Stage
@@ -45,6 +46,7 @@ from fpstore.work.pieces import Pieces, PieceWriter, concatenate_arrays
 
 WriteLinks = Callable[[PieceWriter, Words, Words], None]  # of two rows each
 LINKING = ("equal", "check")  # the stages that write links
+WITHIN = "within"  # the keys of values
 COUNTS = ("smaller", "larger", "larger.sizes", "rare", "total")
 
 
@@ -59,9 +61,16 @@ def overlap_stages(parts: int, equal_bits: int, feature_bits: int) -> list[Stage
 
 
 def write_sets(
-    writer: PieceWriter, texts: TextSets, places: npt.NDArray[np.intp], bits: int
+    writer: PieceWriter,
+    texts: TextSets,
+    places: npt.NDArray[np.intp],
+    bits: int,
+    within: Words | None = None,
 ) -> None:
-    """Write the sets of texts at some places, and their digests in slices."""
+    """Write the sets of texts at some places, and their digests in slices.
+
+    ``within`` has the keys of the values inside of which these texts are compared.
+    """
     features = slices(texts.features, texts.lims[places], texts.sizes[places])
     sets = FeatureSets(features, texts.sizes[places], texts.digests[places], texts.samples[places])
     columns: list[npt.NDArray[Any]] = [*sets, texts.chars[places]]
@@ -72,6 +81,9 @@ def write_sets(
     digest_slices = slice_places(digests, bits)
     writer.add_slices("equal.digests", digests, digest_slices)
     writer.add_slices("equal.places", with_features.astype(np.uint32), digest_slices)
+    if within is not None:
+        writer.add(WITHIN, within)
+        writer.add_slices("equal.within", within[with_features], digest_slices)
 
 
 def read_sets(hashed: Pieces) -> TextSets:
@@ -81,7 +93,7 @@ def read_sets(hashed: Pieces) -> TextSets:
 
 
 def find_equal(plan: PlanFolder, number: int, writer: PieceWriter, write: WriteLinks) -> None:
-    """Link the texts of a slice that have equal digests, and write those behind the first.
+    """Link the texts of a slice that are equal, and write those behind the first.
 
     Link rows of equal keys, too.
     """
@@ -91,8 +103,13 @@ def find_equal(plan: PlanFolder, number: int, writer: PieceWriter, write: WriteL
     numbers = np.concatenate(
         [row_numbers(part, part_places) for part, part_places in enumerate(places)]
     )
-    order = stable_order(digests)
-    is_first = is_run_start(digests[order])
+    if "equal.within" in hashed[0]:
+        keys = concatenate_arrays(hashed, "equal.within", number)
+        order = np.lexsort((*keys.T, digests))
+        is_first = run_starts(digests[order], keys[order])
+    else:
+        order = stable_order(digests)
+        is_first = is_run_start(digests[order])
     firsts = order[is_first][np.cumsum(is_first) - 1]
     a, b = numbers[firsts[~is_first]], numbers[order[~is_first]]
     parts, own_places = split_numbers(b)
@@ -113,13 +130,16 @@ def _rows_of(plan: PlanFolder, numbers: Words) -> Words:
 
 def write_samples(plan: PlanFolder, part: int, writer: PieceWriter, bits: int) -> None:
     """Write the samples of a part in slices of features, without texts that others equal."""
-    texts = read_sets(plan.result("hash", part))
+    hashed = plan.result("hash", part)
+    texts = read_sets(hashed)
     is_first = np.ones(len(texts), bool)
     for pieces in plan.results("equal"):
         is_first[pieces.read("repeats", part)] = False
     places = np.flatnonzero(is_first)
     samples = texts.samples[places]
     features = slices(texts.features, texts.lims[places], samples)
+    if WITHIN in hashed:
+        features ^= np.repeat(salts_of(hashed.read(WITHIN)[places]), samples)
     sizes = np.repeat(texts.sizes[places], samples)
     feature_slices = slice_places(mix(features.astype(np.uint64) << np.uint64(HALF_BITS)), bits)
     writer.add_slices("features", features, feature_slices)
@@ -242,7 +262,11 @@ def check_pairs(
         pair_texts, pair_larger = pieces.read("smaller", part), pieces.read("larger", part)
         a = (len(own) + np.searchsorted(sent, pair_texts)).astype(np.uint64)
         linked = sets.contain(a, pair_larger.astype(np.uint64), LINKED * least).view(bool)
-        sent_rows = plan.result("hash", place).read("rows")
+        sender = plan.result("hash", place)
+        if WITHIN in hashed:
+            keys = sender.read(WITHIN)[pair_texts], hashed.read(WITHIN)[pair_larger]
+            linked &= (keys[0] == keys[1]).all(axis=1)
+        sent_rows = sender.read("rows")
         smaller.append(row_numbers(place, sent_rows[pair_texts[linked]]))
         larger.append(row_numbers(part, rows[pair_larger[linked]]))
     none = np.empty(0, np.uint64)

@@ -243,8 +243,8 @@ def test_a_deduplication_says_what_it_is(here):
             repr(result)
             == "<fpstore.Deduplication: 3 of 5 documents kept, 2 clusters, 1 not compared>"
         )
-    kept, clusters, unknown, removed, near = result
-    assert (len(kept), len(clusters), unknown, len(removed), near) == (3, 2, 1, 2, 0)
+    assert (len(result.kept), len(result.clusters), len(result.removed)) == (3, 2, 2)
+    assert (result.not_compared, result.near, result.pages, result.sources) == (1, 0, 0, None)
 
 
 def test_json_has_ids_as_they_are(here):

@@ -304,11 +304,14 @@ def test_rows_go_for_those_of_a_reference_of_files(tmp_path, seeds):
     assert count >= 0.97 * expected_count
 
 
-def test_an_excerpt_of_a_reference_goes_and_a_text_that_contains_one_stays(tmp_path):
+@pytest.mark.parametrize("keep", ["longest", "first"])
+def test_an_excerpt_of_a_reference_goes_and_a_text_that_contains_one_stays(tmp_path, keep):
     for reference, row, goes_there in ((WHOLE, PART, True), (PART, WHOLE, False)):
         write_texts(tmp_path / "r.jsonl", [reference, reference], "r")
         write_texts(tmp_path / "c.jsonl", [row], "c")
-        result = fpstore.dedup(tmp_path / "c.jsonl", text="t", id="i", against=tmp_path / "r.jsonl")
+        result = fpstore.dedup(
+            tmp_path / "c.jsonl", text="t", id="i", keep=keep, against=tmp_path / "r.jsonl"
+        )
         assert len(result.removed) == goes_there
         assert len(result.clusters) == 0
         if goes_there:

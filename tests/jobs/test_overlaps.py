@@ -22,7 +22,7 @@ from fpstore.jobs.overlaps import (
     pair_rows,
     sort_key,
 )
-from fpstore.jobs.text_sets import Rule, TextSetsWriter
+from fpstore.jobs.text_sets import IN_MEMORY, Rule, TextSetsWriter
 
 RESOURCES = Resources(1 << 28, 1)
 MARKED = [
@@ -63,6 +63,9 @@ def test_sets_have_a_digest_and_a_sample_of_their_features():
     assert (small.sizes.tolist(), small.samples.tolist()) == ([2, 0], [2, 0])
     assert small.select(np.array([1, 0])).sizes.tolist() == [0, 2]
     assert small.sampled().tolist() == [3, 5]
+    many = np.random.default_rng(1).integers(0, 1 << 32, 1000).astype(np.uint64)
+    sets = FeatureSets.from_hashes([many])
+    assert sets.samples[0] == (many < (SAMPLES << 32) // len(many)).sum()
 
 
 @pytest.mark.parametrize(("largest", "largest_crowded"), [(1, 1), (3, 1), (3, 3), (32, 4)])
@@ -177,6 +180,13 @@ def test_a_text_of_a_template_matches_by_its_other_features(template):
             assert rate == 0
 
 
+def test_one_feature_of_several_does_not_decide():
+    one = np.array([1])
+    for size, larger_size, is_enough in ((1, 1, True), (2, 2, False), (1000, 100_000, False)):
+        assert matches(one, size, larger_size)[0] == is_enough
+        assert matches(one + 1, size, larger_size)[0]
+
+
 def test_few_features_that_are_rare_do_not_decide():
     """All others are of a template: three are too few to say."""
     rare = np.array([3])
@@ -231,9 +241,14 @@ def test_texts_that_are_not_searched_are_alone():
     assert all(labels[n] == n for n in range(0, len(texts), 3))
 
 
-def test_sets_in_a_temporary_file_are_the_same():
+@pytest.mark.parametrize("held_share", [0, 1, 1.5])
+def test_sets_in_a_temporary_file_are_the_same(held_share):
+    """Also if some were in memory before."""
     texts = planted(2)
-    held, spilled = text_sets(texts), text_sets(texts, memory=0)
+    held = text_sets(texts)
+    first_bytes = int(held.lims[len(texts) // 2]) * 4
+    spilled = text_sets(texts, memory=int(IN_MEMORY * held_share * first_bytes))
+    assert isinstance(spilled.features, np.memmap)
     for name in ("features", "sizes", "digests", "samples", "chars", "lims"):
         assert np.array_equal(getattr(held, name), getattr(spilled, name)), name
     assert labels_of(spilled) == labels_of(held)

@@ -194,8 +194,8 @@ def dedup(
     excerpts_of : int, optional
         Read the texts again, and let ``removed`` have the columns ``text`` and ``kept_text``: up to
         this many characters of both, from a little before the first difference on, with one blank
-        for white space, and an ellipsis where a text was cut. Of equal texts, the beginning. Pages
-        of HTML have their main texts. A row of a store has no text.
+        for white space, and an ellipsis where a text was cut. Of equal texts, the beginning. Of a
+        page of HTML, what is compared of it. A row of a store has no text.
     annotate : bool
         Write all rows to the output, also those that go, with new columns: ``cluster``, the number
         of the cluster; ``copies``, how many documents it has, 1 for a row in no cluster; ``kept``,

@@ -34,6 +34,7 @@ from fpstore.io.lines import LineParser, LineRows, Row
 from fpstore.io.parquet import BATCH_BYTES, ParquetRows, TableRows, write_batches
 from fpstore.io.sink import Complete, Sink
 from fpstore.io.source import RowFlags, RowSource
+from fpstore.io.tables import append_columns
 
 OWN_ID = object()  # stands for the id of the row itself, which the copy reads
 ExtensibleRows = LineRows | ParquetRows | TableRows
@@ -158,7 +159,7 @@ def _as_id(value: Any, columns: NewColumns) -> Any:
 
 def new_fields(corpus: ParquetRows | TableRows, columns: NewColumns) -> Any:
     """Return the fields of the new columns, as a schema."""
-    import pyarrow
+    pyarrow = import_pyarrow("new columns", "a table")
 
     types = {"integer": pyarrow.int64(), "flag": pyarrow.bool_(), "share": pyarrow.float64()}
     return pyarrow.schema(
@@ -171,7 +172,7 @@ def new_fields(corpus: ParquetRows | TableRows, columns: NewColumns) -> Any:
 
 def _id_type(corpus: ParquetRows | TableRows, columns: NewColumns) -> Any:
     """Return the type of ids: that of their column, if it can have all of them."""
-    import pyarrow
+    pyarrow = import_pyarrow("new columns", "a table")
 
     kind, name = columns.id_kind, columns.id_column
     if kind == "row" or name is None:
@@ -189,7 +190,7 @@ def _id_type(corpus: ParquetRows | TableRows, columns: NewColumns) -> Any:
 
 
 def _extended_schema(schema: Any, fields: Any) -> Any:
-    import pyarrow
+    pyarrow = import_pyarrow("new columns", "a table")
 
     return pyarrow.schema([*schema, *fields], schema.metadata)
 
@@ -203,7 +204,7 @@ def extended_batches(
     progress: Progress | None = None,
 ) -> Iterator[Any]:
     """Yield the rows whose flags are set as record batches of a schema with new columns."""
-    import pyarrow
+    pyarrow = import_pyarrow("new columns", "a table")
 
     count = len(schema) - len(columns.kinds)
     own = pyarrow.schema([schema.field(place) for place in range(count)], schema.metadata)
@@ -224,7 +225,7 @@ def _new_arrays(
     columns: NewColumns, batch: Any, rows: npt.NDArray[np.intp], fields: Iterable[Any]
 ) -> list[Any]:
     """Return the new columns of the rows of a batch as arrays of Arrow of the types of fields."""
-    import pyarrow
+    pyarrow = import_pyarrow("new columns", "a table")
 
     values = columns.values(rows.astype(np.uint64))
     for column in values.values():
@@ -238,26 +239,10 @@ def _new_arrays(
 
 def extended_table(corpus: TableRows, columns: NewColumns, flags: Flags) -> Any:
     """Return the rows of a table whose flags are set with new columns, as `select_rows` does."""
-    import pyarrow
+    pyarrow = import_pyarrow("new columns", "a table")
 
     table, fields = corpus.select_rows(flags), new_fields(corpus, columns)
     schema = _extended_schema(parquet_schema(corpus.schema), fields)
     batches = extended_batches(corpus, columns, schema, flags)
     new = pyarrow.Table.from_batches(batches, schema).select(list(columns.kinds))
-    kind = type(table).__module__.partition(".")[0]
-    if kind == "polars":
-        import polars
-
-        return table.hstack(polars.from_arrow(new))
-    if kind == "pandas":
-        import pandas
-
-        frame = new.to_pandas(types_mapper={pyarrow.int64(): pandas.Int64Dtype()}.get)
-        return table.assign(**{name: frame[name].array for name in frame.columns})
-    for name, column in zip(new.column_names, new.columns, strict=True):
-        table = (
-            table.add_column(name, column.to_pylist())
-            if kind == "datasets"
-            else table.append_column(new.schema.field(name), column)
-        )
-    return table
+    return append_columns(table, new)

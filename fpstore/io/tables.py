@@ -69,6 +69,24 @@ def arrow_table(parts: Iterable[NamedColumns], names: Mapping[str, str] | None) 
     return pyarrow.table([pyarrow.chunked_array(arrays) for arrays in chunks.values()], new)
 
 
+def append_columns(table: Any, new: Any) -> Any:
+    """Return a table of pyarrow, Polars, pandas or datasets with the columns of a pyarrow one."""
+    kind = type(table).__module__.partition(".")[0]
+    if kind == "polars":
+        return table.hstack(import_package("polars", "a data frame").from_arrow(new))
+    if kind == "pandas":
+        pandas, pyarrow = import_package("pandas", "a table"), import_package("pyarrow", "a table")
+        frame = new.to_pandas(types_mapper={pyarrow.int64(): pandas.Int64Dtype()}.get)
+        return table.assign(**{name: frame[name].array for name in frame.columns})
+    for field, column in zip(new.schema, new.columns, strict=True):
+        table = (
+            table.add_column(field.name, column.to_pylist())
+            if kind == "datasets"
+            else table.append_column(field, column)
+        )
+    return table
+
+
 def values_at(
     values: npt.NDArray[Any] | list[str], places: npt.NDArray[Any]
 ) -> npt.NDArray[Any] | list[str]:

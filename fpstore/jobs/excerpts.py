@@ -17,6 +17,7 @@ from fpstore.hashing.base import Fingerprinter
 from fpstore.hashing.documents import DocumentFiles
 from fpstore.hashing.html import MainText
 from fpstore.hashing.page_text import main_texts
+from fpstore.hashing.plain_pages import PlainPages, is_page, without_tags
 from fpstore.io.source import Batch, Projection, RowSource
 from fpstore.jobs.row_set import SpooledIds
 from fpstore.query.id_lookup import ChainedIds, IdLookup, InMemoryIds, ids_in_slices
@@ -46,7 +47,7 @@ class Pairs(NamedTuple):
 
 
 class TextReader(NamedTuple):
-    """Reads the texts of rows as they are compared: pages of HTML as their main texts."""
+    """Reads the texts of rows as they are compared: of pages of HTML, what is compared of them."""
 
     projection: Projection
     fingerprinter: Fingerprinter[Any] | None
@@ -87,10 +88,13 @@ class TextReader(NamedTuple):
         values = [batch.texts[number] for number in numbers.tolist()]
         if isinstance(self.fingerprinter, MainText):
             return main_texts(values, self.fingerprinter.extractor)
-        return [
-            value if isinstance(value, str) else " ".join(part for part in value if part)
-            for value in values
-        ]
+        parts = [[value] if isinstance(value, str) else value for value in values]
+        return [" ".join(map(self._shown, filter(None, texts))) for texts in parts]
+
+    def _shown(self, text: str) -> str:
+        """Return a text as it is compared: a page among texts without its tags."""
+        is_plain = not isinstance(self.fingerprinter, PlainPages) or not is_page(text)
+        return text if is_plain else without_tags(text)
 
 
 def read_excerpts(

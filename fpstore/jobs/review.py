@@ -32,6 +32,8 @@ _FACTS = {
     "contained": "Contained",
     "similar": "Similar",
     "near": "Near a store",
+    "exact": "The same text",
+    "key": "The same key",
     ESTIMATE: "Estimated",
 }
 _SOURCES = ("source", "shard")  # columns, the first that the list has

@@ -210,10 +210,13 @@ def test_excerpts_of_several_columns_of_pages_and_of_files_that_are_texts(corpus
     table = pa.table({"title": ["One", None], "text": [STORY, story]})
     result = fpstore.dedup(table, text=["title", "text"], excerpts_of=20)
     assert result.removed.to_arrow()["text"].to_pylist() == [f"One {STORY}"[:20] + "…"]
-    page = "<html><body><nav>Menu</nav><article><p>{}</p></article></body></html>"
+    page = "<!doctype html><html><body><nav>Menu</nav><article><p>{}</p></article></body></html>"
     pages = pa.table({"text": [page.format(f"{text}.") for text in (STORY * 3, STORY * 3)]})
     result = fpstore.dedup(pages, text="text", html=True, excerpts_of=20)
     assert result.removed.to_arrow()["text"].to_pylist() == [STORY[:20] + "…"]
+    mixed = pa.table({"text": [page.format(f"{STORY * 3}."), f"{STORY * 3} and"]})
+    result = fpstore.dedup(mixed, text="text", excerpts_of=40)
+    assert result.removed.to_arrow()["kept_text"].to_pylist() == [f"Menu {STORY}"[:40] + "…"]
     for name, text in (("a.txt", STORY), ("b.txt", story)):
         Path("texts").mkdir(exist_ok=True)
         Path("texts", name).write_text(text)

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from commandline import failure, fine
 
+from fpstore.jobs.evidence import RULES
 from fpstore.jobs.review import compare_words, review_page
 
 VOID = {"meta", "input", "br"}
@@ -150,6 +151,14 @@ def test_nothing_of_a_list_becomes_a_part_of_the_page():
     assert "\u202e" not in text
     assert "default-src 'none'" in text
     assert "http" not in re.sub(r"http-equiv", "", text)
+
+
+def test_each_rule_has_a_box_and_a_fact():
+    rows = [row(number, "a", "a", rule=rule) for number, rule in enumerate([*RULES, "no rule"])]
+    page = page_of(rows)
+    assert page.boxes == [*(f"rule-{rule}" for rule in RULES), "rule-estimate"]
+    assert [pair["classes"][0] for pair in page.pairs] == page.boxes
+    assert "The same key" in page.text
 
 
 def test_boxes_choose_rules_and_sources():

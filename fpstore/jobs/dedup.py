@@ -493,8 +493,7 @@ def choose_by_rule(
     def choose(span: slice, order: npt.NDArray[np.intp], lims: Lims) -> Words:
         documents, stays = members.documents[span][order], ~is_own[span][order]
         chosen = steps.choose(documents.view(np.intp), stays)
-        has_features = texts.sizes[documents.view(np.intp)] > 0
-        left = np.flatnonzero((chosen == np.arange(len(chosen))) & has_features)
+        left = np.flatnonzero(chosen == np.arange(len(chosen)))
         left_lims = np.searchsorted(left, lims)
         by_texts = np.arange(len(chosen))
         by_texts[left] = left[

@@ -180,7 +180,7 @@ def calibrate(
         below 0.5, or below `resemblance`. Not for pictures.
     sample : int
         The most documents whose distances are measured, 2 to 10,000. All their pairs are compared:
-        1,500 have 1.1 million. Up to 50,000 texts, with 32 million characters, are grouped to count
+        1,500 have 1.1 million. Up to 10,000 texts, with 17 million characters, are grouped to count
         what is removed.
     copies : int
         The most copies for each kind of change.

@@ -23,9 +23,7 @@ SETTINGS = (
     "method=minhash",
     "method=minhash,size=2",
     "method=minhash,shingle=chars,size=5",
-    "method=minhash,width=128",
     "shingle=auto,size=1",
-    "shingle=chars,size=4",
     "shingle=auto,size=2,width=128",
     "shingle=auto,size=3,width=256",
 )

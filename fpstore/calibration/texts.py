@@ -27,7 +27,7 @@ from fpstore.io.source import Projection, RowSource
 from fpstore.jobs.text_sets import TextSets, join_sets
 
 MAX_TEXT_CHARS = 1 << 18  # characters of a text that count
-MAX_GROUPED, MAX_CHARS = 50_000, 1 << 25  # documents, and their characters
+MAX_GROUPED, MAX_CHARS = 10_000, 1 << 24  # documents, and their characters
 CHARACTERS, WORDS = MinHash(shingle="chars", size=5, punctuation="keep"), MinHash()
 _SURE = 0.9999  # of the pairs at the bound
 

@@ -118,7 +118,7 @@ EN_DASH = "\u2013"
     option(
         "--sample N",
         "Most documents or pictures whose distances are measured; all their pairs are compared. "
-        "Up to 50,000 texts are grouped.",
+        "Up to 10,000 texts are grouped.",
         whole_number(MIN_SAMPLE, MAX_SAMPLE),
         SAMPLE,
     ),
@@ -137,10 +137,10 @@ EN_DASH = "\u2013"
     *options.RESULT,
 )
 def calibrate(args: Arguments) -> None:
-    """Measure which rule of dedup, fingerprint and radius fit a corpus.
+    """Measure which rule, fingerprint and radius fit.
 
     Takes a random sample of the documents or pictures, keeps one of each family of near-duplicates,
-    and makes changed copies of some. Up to 50,000 texts are searched and decided as by fpstore
+    and makes changed copies of some. Up to 10,000 texts are searched and decided as by fpstore
     dedup. The first table has the rules, where texts decide: which copies each finds, and what it
     removes, rightly and wrongly. The second table is for stores and dedup --estimate. For each
     setting, it has the radius that finds the most copies without taking in other documents
@@ -205,20 +205,21 @@ def _calibration(args: Arguments) -> tuple[Calibration, str]:
             resources = args.resources(bars)
             sample = read_texts(corpus, columns, choice, args.html, resources)
             result = measure(sample, choice, resources)
-        output = _clean_name(args.inputs[0], corpus)
+        output = _clean_path(args.inputs, corpus)
     notices.report(args)
     return result, output
 
 
-def _clean_name(path: str, corpus: RowSource) -> str:
-    """Return a name for the output of `dedup`, of the kind that its inputs need."""
-    if output_kind("clean", corpus) != "rows" or corpus.suffix is None:
-        return "clean"
-    stem = name = Path(path).name
+def _clean_path(inputs: Sequence[str], corpus: RowSource) -> str:
+    """Return a path for the output of `dedup`, of the kind that its inputs need."""
+    folder = _free_path("clean", inputs)
+    if output_kind(folder, corpus) != "rows" or corpus.suffix is None:
+        return folder
+    stem = name = Path(inputs[0]).name
     while Path(stem).suffix.lower() in (*ROW_FORMATS, *PACKED):
         stem = Path(stem).stem
     same = format_suffix(name) == corpus.suffix
-    return f"{stem}.clean{name[len(stem) :] if same else corpus.suffix}"
+    return _free_path(f"{stem}.clean{name[len(stem) :] if same else corpus.suffix}", inputs)
 
 
 def build_options(fingerprinter: Fingerprinter[Any]) -> list[str] | None:
@@ -247,7 +248,7 @@ def rule_options(measured: RuleMeasurement) -> list[str] | None:
         return None
     options = dict(zip(words[::2], words[1::2], strict=True))
     shown = [word for name in options if name in PIECES for word in (name, options[name])]
-    if measured.setting.threshold is not None:
+    if measured.setting.threshold is not None and not measured.is_lossless:
         shown += ["--threshold", str(measured.setting.threshold)]
     return [*shown, *["--lossless"] * measured.is_lossless]
 
@@ -341,27 +342,27 @@ def _print_sample(result: Calibration) -> None:
 
 def _print_advice(args: Arguments, result: Calibration, output: str) -> None:
     """Print commands for the first rule and the first setting, which can be run as they are."""
-    first, commands = result.suggestions[0], list[list[str]]()
-    typed = args.typed_options(*INPUT_OPTIONS)
-    words = build_options(first.measured.setting.fingerprinter) if first.fits else None
-    radius = ["--radius", str(first.radius)]
-    decided = None
+    inputs, typed = args.inputs, args.typed_options(*INPUT_OPTIONS)
+    first, commands, rule = result.suggestions[0], list[list[str]](), None
+    setting = build_options(first.measured.setting.fingerprinter) if first.fits else None
+    if setting is not None:
+        setting += ["--radius", str(first.radius)]
     if result.rules:
-        decided = rule_options(result.rules[0]) if result.rules[0].fits else None
-    elif words is not None and not result.options.images:
-        decided = [*words, *radius, "--group", "greedy"]
-    if decided is not None:
-        commands.append(["dedup", *args.inputs, _free_path(output, args.inputs), *typed, *decided])
-    if words is not None:
-        store = f"{Path(args.inputs[0]).resolve().name.partition('.')[0] or 'store'}.fps"
-        store = _free_path(store, args.inputs)
-        commands.append(["build", store, *args.inputs, *typed, *words, *radius])
-    if not all(ranked[0].fits for ranked in (result.rules, result.suggestions) if ranked):
-        click.echo("\nSome rows do not fit: allow more with --most-wrong, or compare others.")
+        rule = rule_options(result.rules[0]) if result.rules[0].fits else None
+    elif setting is not None and not result.options.images:
+        rule = [*setting, "--group", "greedy"]
+    if rule is not None:
+        commands.append(["dedup", *inputs, output, *typed, *rule])
+    if setting is not None:
+        name = Path(inputs[0]).resolve().name.partition(".")[0] or "store"
+        commands.append(["build", _free_path(f"{name}.fps", inputs), *inputs, *typed, *setting])
+    for name, ranked in (("rule", result.rules), ("setting", result.suggestions)):
+        if ranked and not ranked[0].fits:
+            click.echo(f"\nNo {name} fits: allow more with --most-wrong, or compare others.")
     if commands:
         click.echo("\nTake the first rows with")
     for command in commands:
-        click.echo(f"fpstore {shlex.join(command)}")
+        click.echo(printable(f"fpstore {shlex.join(command)}"))
 
 
 def _free_path(name: str, inputs: Sequence[str]) -> str:

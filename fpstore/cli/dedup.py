@@ -286,6 +286,9 @@ def dedup(args: Arguments) -> None:
         --normalize space,case --key-field url --key-rule plain --force
     $ fpstore dedup corpus.parquet marked.parquet --text-field text --annotate
     $ fpstore dedup corpus.parquet clean.parquet --text-field text --count-column copies --force
+    $ fpstore dedup pages.jsonl clean.jsonl --text-field text --source-field url \
+        --most-removed 0.9 --sources sources.tsv --force
+    $ fpstore dedup pages.jsonl clean.jsonl --text-field text --within score --force
     $ fpstore dedup shards clean-shards --text-field text --threads 2 --format parquet
     $ fpstore dedup shards planned-shards --text-field text --plan shards.plan --slice-rows 1M
     $ fpstore dedup shards by-processes --text-field text --processes 2

@@ -1,8 +1,10 @@
 """`fpstore calibrate` and `fpstore compare` from end to end: inputs, outputs and refusals."""
 
+import gzip
 import json
 import random
 import re
+import shlex
 
 import pandas as pd
 import pyarrow as pa
@@ -64,9 +66,15 @@ def test_every_kind_of_corpus_gives_the_same(corpora):
 def test_the_table_says_what_the_json_says(corpora):
     arguments = ("calibrate", "d", "--text", *QUICK, "--setting", "method=minhash", "--seed", "3")
     printed, record = fine(*arguments), json.loads(fine(*arguments, "--json"))
-    title = "Settings for 25 documents, at most 5% removed wrongly, the suggested one first\n"
-    assert printed.startswith(title)
-    lines = printed.splitlines()[2 : 2 + len(record["settings"])]
+    scope = "for 25 documents, at most 5% removed wrongly, the suggested one first\n"
+    rules, settings = printed.split(f"Settings {scope}")
+    lines = rules.removeprefix(f"Rules of dedup, where texts decide, {scope}").splitlines()[1:]
+    for line, item in zip(lines[:2], record["rules"], strict=True):
+        assert ("--lossless" in line) == (item["rule"] == {"contained": 0.95, "threshold": None})
+        assert f" {item['found']['count'] / item['found']['total']:.1%} (" in line
+        assert line.split()[-1] == str(item["near"])
+    assert not any(lines[2:])
+    lines = settings.splitlines()[1 : 1 + len(record["settings"])]
     for line, item in zip(lines, record["settings"], strict=True):
         recall, cells = item["recall"], line.split()
         assert cells[:3] == [item["setting"], str(item["width"]), str(item["radius"])]
@@ -78,10 +86,10 @@ def test_the_table_says_what_the_json_says(corpora):
     assert re.search(r"strangers +300 pairs", printed)
 
 
-@pytest.mark.full
-def test_the_command_that_is_suggested_removes_what_was_counted(corpora):
+def many_texts():
+    """Make texts in families, of which some differ in many words."""
     rng = random.Random(5)
-    texts = [
+    return [
         re.sub(
             r"\w+",
             lambda word, n=n: word[0] if rng.random() > n % 6 * 0.03 else "new",
@@ -89,20 +97,82 @@ def test_the_command_that_is_suggested_removes_what_was_counted(corpora):
         )
         for n in range(150)
     ]
-    pq.write_table(pa.table({"body": texts}), "many.parquet")
+
+
+def commands_of(printed):
+    """Return the words of the commands that are suggested, by their verbs."""
+    lines = printed.partition("\nTake the first rows with\n")[2].splitlines()
+    words = [shlex.split(line) for line in lines]
+    assert all(line[0] == "fpstore" for line in words)
+    return {line[1]: line[1:] for line in words}
+
+
+@pytest.mark.full
+def test_the_command_of_an_estimate_removes_what_was_counted(corpora):
+    pq.write_table(pa.table({"body": many_texts()}), "many.parquet")
     arguments = ("calibrate", "many.parquet", "--text-field", "body", "-q", "--threads", "1")
-    for setting in ("method=minhash", "method=minhash,threshold=0.8", "size=2,width=128"):
+    for setting in ("method=minhash,radius=40", "size=2,width=128"):
         more = ("--most-wrong", "0.1", "--setting", setting)
         (row,) = json.loads(fine(*arguments, *more, "--json"))["settings"]
-        words = re.search(r"^fpstore (dedup .*)$", fine(*arguments, *more), re.MULTILINE)[1].split()
-        assert ("--threshold" in words) == ("threshold" in setting)
-        command = (*words, "many.parquet", "out.parquet", "--text-field", "body")
+        command = commands_of(fine(*arguments, *more))["dedup"]
         done = json.loads(fine(*command, "--json", "-q", "--force"))
         assert done["removed"] == row["removed"]["count"] > 10
         assert row["wrong"]["count"] <= 0.1 * row["wrong"]["total"]
     hopeless = fine(*arguments, "--setting", "size=1,radius=40")
-    assert "fpstore dedup" not in hopeless
+    assert commands_of(hopeless) == {}
     assert "No setting fits: allow more with --most-wrong" in hopeless
+    low = commands_of(fine(*arguments, "--setting", "method=minhash,threshold=0.1"))["dedup"]
+    assert low[3:] == ["--text-field", "body", "--lossless"]
+
+
+def test_commands_can_be_run_as_they_are(corpora):
+    rows = [json.dumps({"a": {"body": text}}) for text in many_texts()]
+    with gzip.open("my rows.v1.jsonl.gz", "wt") as file:
+        file.write("\n".join([*rows[:9], "no row", *rows[9:]]))
+    folder = corpora / "some texts"
+    folder.mkdir()
+    for number, text in enumerate(many_texts()):
+        (folder / f"{number}.txt").write_text(text)
+    (folder / "other.md").write_text("some other text, which is not read")
+    (corpora / "clean").mkdir()
+    (corpora / "rows").write_text("\n".join(rows))
+    for arguments, output, store in (
+        (
+            ("my rows.v1.jsonl.gz", "--text-field", "a.body", "--skip-bad"),
+            "my rows.v1.clean.jsonl.gz",
+            "my rows.fps",
+        ),
+        (
+            ("rows", "--text-field", "a.body=2", "--format", "jsonl"),
+            "rows.clean.jsonl",
+            "rows.fps",
+        ),
+        (("some texts", "--text", "--suffix", ".txt"), "2-clean", "some texts.fps"),
+    ):
+        setting = ("--setting", "method=minhash,size=2", "--most-wrong", "1", "-q")
+        record = json.loads(fine("calibrate", *arguments, *setting, "--json"))
+        commands = commands_of(fine("calibrate", *arguments, *setting))
+        assert commands["dedup"] == [
+            "dedup",
+            arguments[0],
+            output,
+            *arguments[1:],
+            "--shingle-size",
+            "2",
+        ]
+        done = json.loads(fine(*commands["dedup"], "--json", "-q"))
+        assert done["removed"] == record["rules"][0]["removed"]["count"] > 10
+        assert done["near"] == record["rules"][0]["near"]
+        assert commands["build"][:3] == ["build", store, arguments[0]]
+        built = json.loads(fine(*commands["build"], "--json", "-q"))
+        assert built["radius"] == record["settings"][0]["radius"]
+
+
+def test_outputs_of_commands_are_outside_of_inputs(corpora, monkeypatch):
+    monkeypatch.chdir(corpora / "d")
+    commands = commands_of(fine("calibrate", ".", "--text", "--setting", "method=minhash", "-q"))
+    assert commands["dedup"] == ["dedup", ".", "../clean", "--text"]
+    assert commands["build"][1:3] == ["../d.fps", "."]
 
 
 def test_wrong_use_is_refused(corpora):

@@ -32,7 +32,13 @@ OWNERS = {
     "click": ("cli/",),
     "rich": ("cli/",),
     "jinja2": ("pages/",),
-    "pyarrow": ("io/arrow.py", "io/remote.py", "io/tables.py", "work/places.py"),
+    "pyarrow": (
+        "io/arrow.py",
+        "io/extended.py",
+        "io/remote.py",
+        "io/tables.py",
+        "work/places.py",
+    ),
     "pandas": ("io/tables.py",),
     "polars": ("io/tables.py",),
     "PIL": (

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import scipy.stats
-from speeds import crossed
+from speeds import full
 
 import fpstore
 from fpstore.calibration import calibrate
@@ -80,19 +80,23 @@ def share(some, others):
     return len(some & others) / len(some | others)
 
 
-def removed_by_dedup(table, one, group):
-    """Return how many documents `dedup` removes, and how many unlike the kept one."""
-    removed = fpstore.dedup(
-        table,
-        text="text",
-        fingerprinter=one.measured.setting.fingerprinter,
-        radius=one.radius,
-        group=group,
-        threads=1,
-    ).removed
+def judged(table, **arguments):
+    """Return what `dedup` does, and of the removed documents those contained, and those unlike."""
+    result = fpstore.dedup(table, text="text", threads=1, **arguments)
     words = [triples(text or "") for text in table["text"].to_pylist()]
-    pairs = list(zip(removed.rows.tolist(), removed.kept_rows.tolist(), strict=True))
-    return len(pairs), sum(share(words[a], words[b]) < 0.5 for a, b in pairs)
+    pairs = zip(result.removed.rows.tolist(), result.removed.kept_rows.tolist(), strict=True)
+    shares = [
+        (len(words[a] & words[b]) / len(words[a]), share(words[a], words[b])) for a, b in pairs
+    ]
+    contained = sum(within >= 0.95 for within, _ in shares)
+    return result, contained, sum(within < 0.8 and both < 0.5 for within, both in shares)
+
+
+def removed_by_dedup(table, one):
+    """Return how many documents `dedup` removes by a radius, and how many unlike the kept one."""
+    fingerprinter = one.measured.setting.fingerprinter
+    result, _, wrong = judged(table, fingerprinter=fingerprinter, radius=one.radius, group="greedy")
+    return len(result.removed.rows), wrong
 
 
 def apart(fingerprinter, one, other):
@@ -131,12 +135,9 @@ def test_distances_are_those_of_brute_force(fingerprinter):
 
 
 @pytest.mark.parametrize(
-    ("setting", "group"),
-    crossed(
-        ["method=minhash", "method=minhash,width=128", "size=1,width=256"], ["greedy", "connected"]
-    ),
+    "setting", ["method=minhash", full("method=minhash,width=128"), "size=1,width=256"]
 )
-def test_what_is_removed_is_what_dedup_removes(setting, group):
+def test_what_is_removed_is_what_dedup_removes(setting):
     table = pa.table({"text": [*templated(90, 1), None, "", *templated(40, 1)]})
     shares = set()
     for radius in (None, 8, 20, 32):
@@ -146,7 +147,6 @@ def test_what_is_removed_is_what_dedup_removes(setting, group):
             text="text",
             settings=[named],
             changes=["words=2"],
-            group=group,
             sample=40,
             most_wrong=1,
             threads=1,
@@ -162,7 +162,7 @@ def test_what_is_removed_is_what_dedup_removes(setting, group):
             True,
         )
         assert radius in (None, suggestion.radius)
-        count, wrong = removed_by_dedup(table, suggestion, group)
+        count, wrong = removed_by_dedup(table, suggestion)
         assert (suggestion.removed.count, suggestion.wrong) == (count, Rate(wrong, count))
         shares.add(suggestion.wrong)
     assert len(shares) > 2
@@ -175,9 +175,82 @@ def test_what_is_removed_by_32_bits_is_what_dedup_removes(setting):
     table = pa.table({"text": templated(90, 1)})
     result = calibrate(table, text="text", settings=[setting], changes=["words=2"], threads=1)
     (suggestion,) = result.suggestions
-    count, wrong = removed_by_dedup(table, suggestion, "greedy")
+    count, wrong = removed_by_dedup(table, suggestion)
     assert (suggestion.removed.count, suggestion.wrong) == (count, Rate(wrong, count))
     assert count > 10
+
+
+def nested(count, seed):
+    """Make texts of families, and texts that longer ones contain, wholly or mostly."""
+    texts = templated(count, seed)
+    return [*texts, *(" ".join(text.split()[:44]) for text in texts[::5]), None, "", *texts[:9]]
+
+
+RULES = ["method=minhash", "method=minhash,size=2", "method=minhash,shingle=chars,size=5"]
+
+
+def test_rules_remove_what_dedup_removes():
+    table = pa.table({"text": nested(120, 3)})
+    settings = ["size=1", *RULES, "method=minhash,width=128", "method=minhash,radius=9"]
+    bounds = [f"method=minhash,threshold={bound}" for bound in (0.9, 0.2)]
+    result = calibrate(
+        table, text="text", settings=[*settings, *bounds], changes=["words=8"], threads=1
+    )
+    assert sorted(rule.setting.name for rule in result.rules) == sorted([*RULES, RULES[0], *bounds])
+    assert [rule.setting.name for rule in result.rules if rule.is_lossless] == RULES[:1]
+    counts = set()
+    for rule in result.rules:
+        bound = {"lossless": True} if rule.is_lossless else {"threshold": rule.setting.threshold}
+        done, contained, wrong = judged(
+            table, fingerprinter=rule.setting.fingerprinter, estimate=False, **bound
+        )
+        count = len(done.removed.rows)
+        assert rule.removed == Rate(count, result.sample.grouped)
+        assert (rule.contained, rule.wrong) == (Rate(contained, count), Rate(wrong, count))
+        assert (rule.near, rule.fits) == (done.near, wrong <= 0.05 * count)
+        counts.add((count, contained, wrong, done.near))
+    assert len(counts) > 4
+
+
+def test_rules_find_the_copies_of_which_dedup_removes_one():
+    table = pa.table({"text": texts_of(40)})
+    changes = ["words=5", "truncate=0.2", "boilerplate=0.3", "typos=0.02"]
+    result = calibrate(table, text="text", settings=RULES, changes=changes, copies=8, threads=1)
+    items = result.sample.items
+    for rule in result.rules:
+        for name, pairs in result.sample.copies.items():
+            each = [
+                fpstore.dedup(
+                    pa.table({"text": [items[place] for place in pair]}),
+                    text="text",
+                    fingerprinter=rule.setting.fingerprinter,
+                    lossless=rule.is_lossless,
+                    threads=1,
+                )
+                for pair in pairs.T.tolist()
+            ]
+            assert rule.copies[name] == Rate(sum(len(one.removed.rows) for one in each), 8)
+        assert rule.found == Rate(sum(rate.count for rate in rule.copies.values()), 32)
+    assert len({rule.found for rule in result.rules}) == len(result.rules)
+
+
+def test_the_first_rule_finds_most_of_those_that_fit():
+    table = pa.table({"text": nested(120, 3)})
+    firsts = set()
+    for most in (0, 0.05, 1):
+        result = calibrate(
+            table, text="text", settings=RULES, changes=["typos=0.03"], most_wrong=most, threads=1
+        )
+        first, *others = result.rules
+        assert [rule.fits for rule in result.rules] == sorted(
+            (rule.wrong.count <= most * rule.wrong.total for rule in result.rules), reverse=True
+        )
+        best = max(rule.found.value for rule in result.rules if rule.fits)
+        assert first.found.interval[0] <= best <= first.found.interval[1]
+        shares = [rule.found.value for rule in others if rule.fits]
+        assert shares == sorted(shares, reverse=True)
+        firsts.add(first.setting.name)
+    assert firsts == {RULES[0], RULES[2]}
 
 
 def test_no_suggestion_removes_more_wrongly_than_allowed():
@@ -198,7 +271,7 @@ def test_no_suggestion_removes_more_wrongly_than_allowed():
         }
         assert [*fits.values()] == sorted(fits.values(), reverse=True)
         for suggestion in result.suggestions:
-            count, wrong = removed_by_dedup(table, suggestion, "greedy")
+            count, wrong = removed_by_dedup(table, suggestion)
             assert (suggestion.removed.count, suggestion.wrong.count) == (count, wrong)
             assert suggestion.fits == (wrong <= most * count)
         assert [fits[name] for name in wide] == [most == 1] * 2
@@ -362,7 +435,6 @@ def test_what_cannot_be_measured_is_refused():
         ({"settings": [7]}, "a setting is a str"),
         ({"seed": -1}, "seed must be"),
         ({"most_wrong": 2}, "most_wrong must be"),
-        ({"group": "chains"}, "group must be"),
         ({"text": None}, "name the column of texts"),
         ({"progress": 1}, "progress must be"),
         ({"changes": ["x=1"]}, "a change is one"),

@@ -268,7 +268,7 @@ def test_a_missing_package_is_named(monkeypatch):
         ({"key": "none"}, "no column named 'none'"),
         ({"key": ""}, "key must be the name of a column"),
         ({"key": "url", "radius": 3}, "key='url' compares texts: leave radius= out"),
-        ({"key": "url", "method": "simhash"}, "compares texts: simhash"),
+        ({"key": "url", "method": "simhash"}, "compares texts: leave the method simhash out"),
         ({"method": "exact", "threshold": 0.5}, "threshold=0.5 is for near-duplicates"),
         ({"method": "exact", "html": True}, "html=True is for near-duplicates"),
         ({"method": "exact", "width": 64}, "width=64 is for near-duplicates"),

@@ -137,7 +137,7 @@ def test_a_source_that_is_neither_string_nor_integer_is_refused_with_its_line(tm
 
 def test_a_source_field_that_is_missing_is_refused(tmp_path):
     path = write(tmp_path / "c.jsonl", [{"text": "a b c"}])
-    with pytest.raises(InputError, match="'site' is missing"):
+    with pytest.raises(InputError, match="no row has the field 'site'"):
         fpstore.dedup(path, text="text", source_field="site")
     with pytest.raises(InputError, match="files that are texts have no columns"):
         fpstore.dedup(tmp_path, tmp_path / "o", text=True, source_field="site")

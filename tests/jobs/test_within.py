@@ -117,7 +117,7 @@ def test_jobs_without_texts_are_refused(tmp_path, monkeypatch):
     assert "--within: a store (--against) has no such column" in failure(
         *options, "--against", "s.fps", code=2
     )
-    assert "the field 'site' is missing" in failure(*options[:-1], "site")
+    assert "no row has the field 'site'" in failure(*options[:-1], "site")
 
 
 def test_a_resumed_job_knows_its_column(tmp_path):

@@ -153,6 +153,18 @@ def test_shards(suffix, threads):
         assert schemas[0].equals(schemas[1])
 
 
+def test_shards_whose_ids_have_several_types():
+    large = 2**40
+    columns = ({"id": pa.array([1, 2], pa.int32())}, {"id": pa.array([large], pa.int64())})
+    for name, ids, texts in zip("ab", columns, ([STORY, ALONE], [LONGER]), strict=True):
+        Path("in").mkdir(exist_ok=True)
+        pq.write_table(pa.table({**ids, "text": texts}), f"in/{name}.parquet")
+    fpstore.dedup("in", "out", text="text", id="id", annotate=True)
+    marked = pq.read_table("out/a.parquet")
+    assert marked["kept_id"].to_pylist() == [large, 2]
+    assert [str(marked[name].type) for name in ("id", "kept_id")] == ["int32", "int64"]
+
+
 def test_files_of_other_columns_and_compressed_lines():
     write("in/a.csv", [{"text": STORY, "id": "a"}])
     write("in/b.csv", [{"id": "b", "more": "x", "text": LONGER}])

@@ -124,9 +124,18 @@ def test_words_behind_the_end_of_the_other_excerpt_are_not_marked():
     assert [span.text for span in spans if span.differs] == ["e…"]
     spans, kept_spans = compare_words("a b c…", "a b c d e…")
     assert not any(span.differs for span in [*spans, *kept_spans])
+    spans, kept_spans = compare_words("a b c d e", "a b c…")
+    assert not any(span.differs for span in [*spans, *kept_spans])
     spans, kept_spans = compare_words("x b c…", "a b c d")
     assert [span.text for span in spans if span.differs] == ["x"]
     assert [span.text for span in kept_spans if span.differs] == ["a"]
+
+
+def test_frequent_words_are_compared_like_others():
+    words = "the cat and the dog " * 100
+    spans, kept_spans = compare_words(words, f"a bird {words}")
+    assert not any(span.differs for span in spans)
+    assert [span.text for span in kept_spans if span.differs] == ["a bird"]
 
 
 def test_texts_are_whole_whatever_differs():

@@ -9,8 +9,9 @@ from typing import Any
 from fpstore.base.aliases import Progress
 from fpstore.base.keywords import keyword
 from fpstore.base.resources import Resources, make_resources
-from fpstore.calibration.measures import CalibrationSample, Measurement, Rate
+from fpstore.calibration.measures import CalibrationSample, Measurement
 from fpstore.calibration.pictures import read_pictures
+from fpstore.calibration.rates import Rate
 from fpstore.calibration.removals import RuleMeasurement, Verdict
 from fpstore.calibration.settings import COPIES, MAX_WRONG, SAMPLE, CalibrationOptions
 from fpstore.calibration.texts import read_texts

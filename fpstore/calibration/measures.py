@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from math import nan, sqrt
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,47 +14,16 @@ from fpstore import _kernel
 from fpstore.base.aliases import Words
 from fpstore.base.keywords import keyword
 from fpstore.base.pools import map_in_order
+from fpstore.calibration.rates import Places, Rate
+from fpstore.calibration.removals import Removals
 from fpstore.calibration.settings import Setting
 from fpstore.errors import InputError
 from fpstore.hashing import Fingerprinter
 from fpstore.hashing.base import FeatureSets, Hashed
 
-if TYPE_CHECKING:
-    from fpstore.calibration.removals import Removals
-
 Histogram = npt.NDArray[np.int64]  # pairs by distance, shape (width + 1,)
-Places = npt.NDArray[np.intp]
 FALSE_PAIRS = 0.01  # pairs of strangers within a radius, for each document
-_Z = 1.959964  # of a 95% confidence interval
 BLOCK_PAIRS = 1 << 20  # in a batch
-
-
-@dataclass(frozen=True)
-class Rate:
-    """A share of the cases of a sample."""
-
-    count: int
-    total: int
-
-    @property
-    def value(self) -> float:
-        """The share; not a number without cases."""
-        return self.count / self.total if self.total else nan
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """The 95% confidence interval (E. B. Wilson, JASA 22, 1927)."""
-        if not self.total:
-            return 0.0, 1.0
-        n, p, square = self.total, self.value, _Z * _Z
-        middle = (p + square / (2 * n)) / (1 + square / n)
-        half = _Z / (1 + square / n) * sqrt(p * (1 - p) / n + square / (4 * n * n))
-        low = 0.0 if self.count == 0 else max(middle - half, 0.0)
-        return low, 1.0 if self.count == n else min(middle + half, 1.0)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the share as JSON values."""
-        return {"count": self.count, "total": self.total, "interval": self.interval}
 
 
 @dataclass(frozen=True)

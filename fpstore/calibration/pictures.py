@@ -13,13 +13,8 @@ import numpy.typing as npt
 from fpstore.base.keywords import keyword
 from fpstore.base.pools import map_in_order
 from fpstore.base.resources import MemoryBudget, Resources, parse_memory
-from fpstore.calibration.measures import (
-    BLOCK_PAIRS,
-    CalibrationSample,
-    Places,
-    family_heads,
-    hash_items,
-)
+from fpstore.calibration.measures import BLOCK_PAIRS, CalibrationSample, family_heads, hash_items
+from fpstore.calibration.rates import Places
 from fpstore.calibration.seeded import Draws, Reservoir
 from fpstore.calibration.settings import CalibrationOptions
 from fpstore.errors import InputError

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from fpstore.base.aliases import Flags, Words
 from fpstore.base.arrays import distinct_places, list_numbers
 from fpstore.base.resources import Resources
-from fpstore.calibration.measures import Places, Rate
+from fpstore.calibration.rates import Places, Rate
 from fpstore.calibration.settings import CalibrationOptions, Setting
 from fpstore.design.joins import JoinDesign, scan_design
 from fpstore.hashing.base import Hashed

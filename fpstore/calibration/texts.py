@@ -11,11 +11,11 @@ from fpstore.base.pools import map_in_order
 from fpstore.base.resources import Resources
 from fpstore.calibration.measures import (
     CalibrationSample,
-    Places,
     distances_in_blocks,
     family_heads,
     hash_items,
 )
+from fpstore.calibration.rates import Places
 from fpstore.calibration.removals import Removals
 from fpstore.calibration.seeded import Draws, Reservoir
 from fpstore.calibration.settings import CalibrationOptions

@@ -19,8 +19,9 @@ from fpstore.base.width import WORD_BITS
 from fpstore.calibration.calibration import Calibration, measure, text_columns
 from fpstore.calibration.comparison import Comparison
 from fpstore.calibration.learning import learn_weights
-from fpstore.calibration.measures import Measurement, Rate
+from fpstore.calibration.measures import Measurement
 from fpstore.calibration.pictures import read_pictures
+from fpstore.calibration.rates import Rate
 from fpstore.calibration.removals import RuleMeasurement
 from fpstore.calibration.settings import (
     COPIES,

@@ -16,7 +16,7 @@ import fpstore
 from fpstore import ImageHash, SimHash
 from fpstore.calibration import calibrate
 from fpstore.calibration import texts as calibration_texts
-from fpstore.calibration.measures import Rate
+from fpstore.calibration.rates import Rate
 from fpstore.errors import InputError, MissingExtraError
 from fpstore.hashing import (
     DocumentReader,

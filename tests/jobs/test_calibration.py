@@ -11,7 +11,7 @@ from speeds import full
 
 import fpstore
 from fpstore.calibration import calibrate
-from fpstore.calibration.measures import Rate
+from fpstore.calibration.rates import Rate
 from fpstore.calibration.seeded import Draws, Reservoir
 from fpstore.calibration.settings import SETTINGS, parse_setting
 from fpstore.calibration.text_changes import Material, TextChange

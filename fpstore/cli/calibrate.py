@@ -67,10 +67,9 @@ TEXT_OPTIONS = {
 }
 PIECES = {*TEXT_OPTIONS.values()} - {"--width", "--weighting"}
 IMAGE_OPTIONS = {"method": "--image-hash", "width": "--width", "min_quality": "--min-quality"}
-INPUT_OPTIONS = (  # of calibrate, dedup and build
+INPUT_OPTIONS = (  # of calibrate, dedup and build; build_options has --image
     "text",
     "text_field",
-    "image",
     "roles",
     "skip_bad",
     "suffixes",

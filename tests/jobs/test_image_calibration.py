@@ -230,7 +230,7 @@ def test_the_command_prints_what_the_library_returns(photos):
         recall = item["recall"]["count"] / item["recall"]["total"]
         cells = [item["setting"], str(item["width"]), str(item["radius"]), f"{recall:.1%}"]
         assert line.split()[:4] == cells
-    assert "fpstore build --image" in printed
+    assert "fpstore build photos.fps photos --image --image-hash difference" in printed
     assert "fpstore dedup" not in printed
 
 
@@ -242,7 +242,7 @@ def test_suffixes_and_wrong_use(photos):
     for words, message in (
         (("--text",), "--image does not go with --text"),
         (("--text-field", "a"), "--image does not go with --text-field"),
-        (("--group", "greedy"), "--group does not go with --image"),
+        (("--most-wrong", "0.1"), "--most-wrong does not go with --image"),
         (("--setting", "size=1"), "parameters are method"),
         (("--change", "words=1"), "a change of pictures is one of"),
     ):

@@ -165,17 +165,17 @@ def deduplicate(
         if reference is not None and reference.adds and checkpoint is not None and resumed:
             _check_saved(checkpoint, reference, target)
         documents, result = find_duplicates(corpus, job, resources, checkpoint, reference, resumed)
-        if job.most_removed is not None and result.sources is not None:
-            error = loss_error(result.sources, job.most_removed)
-            if error is not None:
-                outputs.write_lists(result, resources, checkpoint)
-                raise error
         if job.excerpts_of is not None:
             reader = TextReader(replace(job.projection, score=None), job.fingerprinter, resources)
             others = None if reference is None else reference.corpus
             pairs = result.removed.pairs
             excerpts = read_excerpts(pairs, reader, job.excerpts_of, corpus, others)
             result = result._replace(removed=result.removed.with_excerpts(excerpts))
+        if job.most_removed is not None and result.sources is not None:
+            error = loss_error(result.sources, job.most_removed)
+            if error is not None:
+                outputs.write_lists(result, resources, checkpoint)
+                raise error
         if reference is None or not reference.adds:
             outputs.write(result, result.kept, resources, checkpoint, result.annotated)
             return result

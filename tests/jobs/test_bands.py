@@ -176,7 +176,8 @@ def planted(path, pairs, rng, share):
 def test_dedup_finds_the_share_that_it_tells(tmp_path):
     rng, pairs = np.random.default_rng(7), 600
     planted(tmp_path / "c.jsonl", pairs, rng, 0.062)  # a similarity of about 0.7
-    texts = [json.loads(line)["text"] for line in (tmp_path / "c.jsonl").open()]
+    lines = (tmp_path / "c.jsonl").read_text().splitlines()
+    texts = [json.loads(line)["text"] for line in lines]
     alike = {n for n in range(pairs) if shares(texts[2 * n], texts[2 * n + 1])[1] >= 0.7}
     result = fpstore.dedup(tmp_path / "c.jsonl", text="text", threshold=0.7, search="bands")
     clusters = set(map(tuple, result.clusters))

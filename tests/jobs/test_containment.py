@@ -144,9 +144,9 @@ def test_rows_are_decided_in_the_order_of_a_rule(keep, strings, seed):
     result = dedup(texts, columns=columns, id="i", keep=keep, **options)
     kept_for = check_rule(texts, result)
     expected = oracle(texts, ORDERS[keep](texts, ids, scores))
-    assert len(expected.keys() & kept_for.keys()) >= 0.97 * len(expected)
+    assert len(expected.keys() - kept_for.keys()) <= 2
     same = [row for row in expected if kept_for.get(row) == expected[row]]
-    assert len(same) >= 0.95 * len(expected)
+    assert len(same) >= len(expected) - 3
 
 
 def sentence(*numbers):
@@ -319,8 +319,10 @@ def test_an_excerpt_of_a_reference_goes_and_a_text_that_contains_one_stays(tmp_p
             assert listed == {
                 "row": 0,
                 "id": "c0",
+                "shard": "c.jsonl",
                 "kept_row": 0,
                 "kept": "r0",
+                "kept_shard": "r.jsonl",
                 "cluster": 0,
                 "reference": 1,
                 "rule": "contained",
@@ -399,7 +401,7 @@ def test_features_are_those_of_the_fingerprinter():
     page = (
         "<html><head><title>T</title></head><body><nav>{}</nav><article><p>{}</p></article></body>"
     )
-    story = " ".join(["a story of words about a fox and a dog."] * 5)
+    story = sentence(*range(60))
     pages = [page.format(menu, story) for menu in ("one two", "three four five " * 30)]
     assert len(dedup(pages, html=True).removed) == 1
     assert len(dedup(pages).removed) == 1  # the longer one has the story, too
@@ -511,7 +513,8 @@ def test_the_command_line(tmp_path, monkeypatch):
             texts, columns={"id": [f"n{n}" for n in range(len(texts))]}, id="id", **named
         )
         listed = [json.loads(line) for line in Path("r.jsonl").read_text().splitlines()]
-        assert listed == result.removed.to_arrow().to_pylist()
+        shards = {"shard": "c.jsonl", "kept_shard": "c.jsonl"}  # a table has no files
+        assert listed == [row | shards for row in result.removed.to_arrow().to_pylist()]
         assert [
             json.loads(line)["text"] for line in Path("o.jsonl").read_text().splitlines()
         ] == result.kept["t"].to_pylist()

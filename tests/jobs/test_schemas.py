@@ -256,8 +256,8 @@ def test_delimited_shards_with_other_columns(tmp_path, extension):
     folder = tmp_path / "k"
     folder.mkdir()
     contents = {
-        "a": ["id,text", f"1,{A}", f"2,{B}"],
-        "b": ["text,id,more", f"{A} now,3,x", "other words of a text,4,y"],
+        "a": ["id,text", f"1,{A} now", f"2,{B}"],
+        "b": ["text,id,more", f"{A},3,x", "other words of a text,4,y"],
         "c": [],
         "d": ["id,text"],
         "e": ["id,text", f"5,{A}"],
@@ -283,7 +283,7 @@ def test_delimited_shards_with_other_columns(tmp_path, extension):
     fpstore.dedup(folder, path, text="text", id="id")
     assert path.read_text().replace(end, ",").splitlines() == [
         "id,text,more",
-        f"1,{A},",
+        f"1,{A} now,",
         f"2,{B},",
         "4,other words of a text,y",
     ]

@@ -28,7 +28,7 @@ from fpstore.hashing.base import SAMPLES
 from fpstore.jobs.grouping import Numbers
 from fpstore.jobs.keys import Keys, unite_keys
 from fpstore.jobs.text_sets import Rule, TextSets
-from fpstore.jobs.within import Within, run_starts
+from fpstore.jobs.within import Within
 
 LARGEST = 32
 LARGEST_CROWDED = 4  # of a list that is crowded for it
@@ -251,7 +251,7 @@ def _unite_equal(
     else:
         codes = within.codes[numbers]
         order = np.lexsort((codes, digests))
-        is_first = run_starts(digests[order], codes[order])
+        is_first = is_run_start(digests[order]) | is_run_start(codes[order])
     firsts = order[is_first][np.cumsum(is_first) - 1]
     sets.unite(numbers[order].astype(np.uint64), numbers[firsts].astype(np.uint64))
     return np.sort(numbers[order[is_first]]).astype(np.uint64)

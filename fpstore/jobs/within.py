@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.base.aliases import Counts, Flags, Words
-from fpstore.base.arrays import HALF_BITS, is_run_start
+from fpstore.base.arrays import HALF_BITS
 from fpstore.io.labels import LabelColumn
 
 KEY_WORDS = 2
@@ -67,11 +67,3 @@ class Within(NamedTuple):
         """Return whether the texts at places have the values of those at others."""
         equal: Flags = self.codes[a] == self.codes[b]
         return equal
-
-
-def run_starts(digests: Words, values: npt.NDArray[np.integer]) -> Flags:
-    """Return where a run of equal digests and equal values begins; values may have words."""
-    starts = is_run_start(digests)
-    for column in values.reshape(len(values), -1).T:
-        starts |= is_run_start(column)
-    return starts

@@ -122,9 +122,10 @@ SET_ROWS = 16  # rows of fingerprints in the memory of one with its set of featu
 
 def _refuse_in_plans(spec: DedupSpec) -> None:
     """Raise InputError for an option that is for one process."""
-    name = next((name for name in ONE_PROCESS if getattr(spec, name)), None)
-    if name is not None:
-        raise InputError(f"{keyword(name)} is not for plans: leave it out, or run one process")
+    for name in ONE_PROCESS:
+        value = getattr(spec, name)
+        if value is not None and value is not False:  # 0 is a bound
+            raise InputError(f"{keyword(name)} is not for plans: leave it out, or run one process")
 
 
 def _exact_slicing(job: DedupJob, rows: int, slice_rows: int) -> Slicing:
@@ -166,11 +167,6 @@ class DedupWork(Work):
 
     @classmethod
     def from_spec(cls, spec: DedupSpec, sizes: Sizes) -> Self:
-        if spec.most_removed is not None:
-            raise InputError(
-                f"{keyword('most_removed')} is not for a plan: the summary has the sources, and "
-                "fpstore.dedup stops"
-            )
         if spec.text is True:
             raise InputError(
                 "a plan is for rows of files: text=True, where each file is a text, is for "

@@ -38,7 +38,7 @@ from fpstore.jobs.overlaps import (
     sort_key,
 )
 from fpstore.jobs.text_sets import TextSets, join_sets
-from fpstore.jobs.within import run_starts, salts_of
+from fpstore.jobs.within import salts_of
 from fpstore.plans.keys import linked_by_keys
 from fpstore.plans.shuffle import group_places, mix, row_numbers, slice_places, split_numbers
 from fpstore.work.folder import PlanFolder, Stage
@@ -106,7 +106,7 @@ def find_equal(plan: PlanFolder, number: int, writer: PieceWriter, write: WriteL
     if "equal.within" in hashed[0]:
         keys = concatenate_arrays(hashed, "equal.within", number)
         order = np.lexsort((*keys.T, digests))
-        is_first = run_starts(digests[order], keys[order])
+        is_first = is_run_start(digests[order]) | is_run_start(keys[order])
     else:
         order = stable_order(digests)
         is_first = is_run_start(digests[order])

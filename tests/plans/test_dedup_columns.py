@@ -40,9 +40,14 @@ def crowd(rng, row):
     return rows
 
 
-@pytest.mark.parametrize("salted", [True, False])
-@pytest.mark.parametrize("sizes", [{}, {"slice_rows": 20, "part_bytes": 4000}])
-@pytest.mark.parametrize("suffix", ["parquet", "csv"])
+SMALL = {"slice_rows": 300, "part_bytes": 20_000}
+
+
+@pytest.mark.parametrize(
+    ("suffix", "sizes", "salted"),
+    [("parquet", {}, True), ("parquet", SMALL, False), ("csv", SMALL, True)],
+    ids=["one slice", "features collide", "small slices"],
+)
 def test_equals_one_process(tmp_path, monkeypatch, suffix, sizes, salted):
     """The files, the list of removed rows and the sources, also if features of values collide."""
     if not salted:
@@ -69,6 +74,20 @@ def test_equals_one_process(tmp_path, monkeypatch, suffix, sizes, salted):
     assert len(across.removed) > len(result.removed) + 10
 
 
+@pytest.mark.parametrize("options", [{"method": "exact"}, {"key": "site"}])
+def test_equal_texts_and_keys_are_compared_within_a_column(tmp_path, options):
+    source = corpus(tmp_path / "corpus", "jsonl", 120)
+    options |= {"text": "text", "id": "key", "within": "lang"}
+    removed, many = tmp_path / "r.jsonl", tmp_path / "many"
+    plan = plan_dedup(tmp_path / "plan", source, many, removed=removed, **options, **SMALL)
+    finished(plan)
+    result = fpstore.dedup(source, tmp_path / "one", **options)
+    assert files_in(many) == files_in(tmp_path / "one")
+    assert removed.read_bytes() == listed(result.removed, tmp_path / "one.jsonl")
+    across = fpstore.dedup(source, **{**options, "within": None})
+    assert len(across.removed) > len(result.removed) > 2
+
+
 def test_sources_of_a_plan_are_printed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     corpus(tmp_path / "corpus", "jsonl", 60)
@@ -79,12 +98,12 @@ def test_sources_of_a_plan_are_printed(tmp_path, monkeypatch):
     refused = ("dedup", "corpus", "new", *options, "--processes", 1)
     assert "--most-removed is not for plans" in failure(*refused, "--most-removed", 0.5, code=2)
     assert "--sources is not for plans" in failure(*refused, "--sources", "s.csv", code=2)
-    with pytest.raises(InputError, match="most_removed= is not for a plan"):
+    with pytest.raises(InputError, match="most_removed= is not for plans"):
         plan_dedup(
             tmp_path / "plan",
             tmp_path / "corpus",
             tmp_path / "new",
             text="text",
             source_field="site",
-            most_removed=0.5,
+            most_removed=0,
         )

@@ -165,6 +165,18 @@ def parse_memory(memory: int | str | None) -> int:
     return value
 
 
+def memory_of_each(memory: int | str | None, processes: int) -> int:
+    """Return the share of each process in a memory budget; InputError if it is too small."""
+    share = parse_memory(memory) // processes
+    if share < MIN_MEMORY:
+        raise InputError(
+            f"memory must be at least 64MiB for each of {processes} processes, got {show(memory)}",
+            got=memory,
+            argument="memory",
+        )
+    return share
+
+
 def parse_threads(threads: int | None, argument: str = "threads") -> int:
     """Return a count of threads or processes; None is one per available processor."""
     if threads is None:

@@ -550,7 +550,11 @@ def _print_summary(
         rows[-1:-1] = [("by key", f"{summary['by_key']:,}", "of these")]
     if "near" in summary and summary.get("method") != EXACT:
         rows[-1:-1] = [
-            ("contained", f"{summary['lossless']:,}", "of these at least 95% contained in a row that stays"),
+            (
+                "contained",
+                f"{summary['lossless']:,}",
+                "of these at least 95% contained in a row that stays",
+            ),
             ("near", f"{summary['near']:,}", "kept, although another row has much of their text"),
         ]
     if summary.get("recall") is not None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from fpstore.base.arguments import printable
+from fpstore.base.resources import memory_of_each
 from fpstore.cli import options
 from fpstore.cli.options import argument, option, whole_number
 from fpstore.cli.output import print_json, print_table
@@ -337,6 +338,8 @@ def plan_or_run(args: Arguments, spec: DedupSpec, **sizes: Any) -> None:
         show_plan(args, planned(spec, args.plan, **sizes))
         return
     args.refuse("is for the work without --processes: each process has one thread", "threads")
+    with translate_usage_errors():  # before anything is written
+        memory_of_each(args.memory, args.processes)
     folder = f"{full_uri(args.output, 'output').rstrip('/')}.plan"
     replaces = replacing_outputs(spec, Path(folder)) if args.overwrite else nullcontext(spec)
     with replaces as new_spec:

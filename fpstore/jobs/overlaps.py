@@ -140,7 +140,9 @@ def may_contain(
 
     def bound(expected: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
         deviation = np.sqrt(np.maximum(expected, 0) * (1 - share))
-        least_shared = np.ceil(expected - DEVIATIONS * deviation - 1e-6)
+        # samples that are whole texts have no deviation
+        lowered = np.minimum(expected - DEVIATIONS * deviation, LINKED * expected)
+        least_shared = np.ceil(lowered - 1e-6)
         return np.asarray(np.maximum(least_shared, floor), np.float64)
 
     crowded_mean = crowded * share / own_share

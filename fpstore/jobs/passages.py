@@ -49,7 +49,7 @@ from fpstore.jobs.row_set import SpooledIds
 from fpstore.query.id_lookup import IdLookup, InMemoryIds, ids_in_slices
 
 USUAL_WORDS = 50
-MAX_UNITS = 2**31 - 1  # of a window
+MAX_UNITS = 1 << 20  # of a window
 KEEP_PASSAGES = ("first", "longest", "highest")
 WAITING_BATCHES = 4  # for each thread
 UNITS_AT_ONCE = 1 << 20  # that are marked together, but for a longer document

@@ -20,7 +20,7 @@ from fpstore.base.arguments import check_flag, check_progress, check_whole
 from fpstore.base.keywords import keyword
 from fpstore.base.resources import (
     make_resources,
-    parse_memory,
+    memory_of_each,
     parse_size,
     parse_threads,
 )
@@ -310,7 +310,7 @@ class Plan:
             The system has ended a process, perhaps for lack of memory. Results stay.
         """
         count = parse_threads(processes, "processes")
-        task_memory = parse_memory(memory) // count
+        task_memory = memory_of_each(memory, count)
         check_progress(progress)
         done = self._folder.done()
         context = get_context("spawn")

@@ -175,7 +175,8 @@ def test_names_of_folders(root, name):
     (folder / "link").symlink_to("corpus")
     run_all(planned(folder, folder / "link", output="out put"))
     result = written(folder, "out put")
-    assert result.pop("removed") == expected["removed"]
+    removed = result.pop("removed").replace(b"sub/part", b"part").replace(b".csv.gz", b".csv")
+    assert removed == expected["removed"]
     assert result.pop("out put/sub/part-0.csv") == expected["out/part-0.csv"]
     compressed = result.pop("out put/sub/part-1.csv.gz")
     assert gzip.decompress(compressed) == expected["out/part-1.csv"]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from fpstore.api import PathLike, open_store
 from fpstore.base.aliases import Progress
-from fpstore.base.arguments import check_flag, check_path, printable
+from fpstore.base.arguments import check_flag, check_path, is_iterable, printable
 from fpstore.base.keywords import keyword
 from fpstore.base.resources import make_resources
 from fpstore.errors import InputError
@@ -180,16 +179,19 @@ def dedup(
         A column of strings, integers or nulls, such as a language or a dump. Rows are compared only
         with rows of an equal value; null is a value of its own. Texts decide then, and a reference
         has the column, too.
-    against : Store, path, iterable of paths, or table, optional
+    against : Store, path, iterable of Stores and paths, or table, optional
         A reference: rows that are near one of its documents are removed, and its documents stay as
         they are. A store, open or by its path; or files or a table with the same columns as the
         corpus, whose texts are compared by the same rule. A store has no texts: rows go if their
         fingerprints, which are made as the store made its own, are within its radius, unless a
-        `radius` or `threshold` is given.
+        `radius` or `threshold` is given. Of several references, the stores are asked in their
+        order, and the files, all of one format, after them; a row goes for the first one that has
+        a document near it, and ``removed`` names that one. All stores have fingerprints of one
+        kind, and the radius of the first one applies.
     add : bool
-        Insert the kept rows into the store, with their ids, in one change, after the output is
-        complete; a store that does not exist is created. With `resume`, the same call completes a
-        run that was killed, and adds nothing twice. If you read an added batch again, every row
+        Insert the kept rows into the first store, with their ids, in one change, after the output
+        is complete; a store that does not exist is created. With `resume`, the same call completes
+        a run that was killed, and adds nothing twice. If you read an added batch again, every row
         matches itself.
     excerpts_of : int, optional
         Read the texts again, and let ``removed`` have the columns ``text`` and ``kept_text``: up to
@@ -500,38 +502,74 @@ def decontaminate(
 
 @contextmanager
 def open_reference(spec: DedupSpec, add: bool = False) -> Iterator[Reference | None]:
-    """Open the reference of a corpus: see ``against`` and ``add`` of :func:`dedup`."""
-    from fpstore.format.manifest import is_openable
+    """Open the references of a corpus: see ``against`` and ``add`` of :func:`dedup`."""
     from fpstore.hashing.corpora import open_corpus
     from fpstore.jobs.reference import Reference
 
     adds, against = check_flag(add, "add"), spec.against
-    if isinstance(against, (str, os.PathLike)):
-        check_path(against, "against")
     if against is None:
         if adds:
             raise InputError(
                 f"{keyword('add', True)} inserts into the store that {keyword('against')} names"
             )
         yield None
-    elif isinstance(against, Store):
+        return
+    items = list(against) if _is_list(against) else [against]
+    with ExitStack() as opened:
+        stores, inputs, new = list[Store](), list[Any](), None
+        for item in items:
+            is_first = not stores and new is None
+            store = _reference_store(item, adds and is_first, opened)
+            if store is not None:
+                stores.append(store)
+            elif isinstance(item, (str, os.PathLike)) and not check_path(item, "against").exists():
+                if not (adds and is_first):
+                    raise InputError(
+                        f"{printable(item)}: no such store, file or folder; "
+                        f"{keyword('add', True)} makes a store of the first one",
+                        path=item,
+                    )
+                new = os.fspath(item)
+            else:
+                inputs.append(item)
+        corpus = None
+        if inputs or not items:
+            source = inputs[0] if len(inputs) == 1 else inputs
+            corpus = open_corpus(
+                source, spec.text is True, encoding=spec.encoding, format=spec.format
+            )
+        if adds and new is None and not stores:
+            assert corpus is not None
+            raise InputError(
+                f"{corpus.label}: is no store: {keyword('add', True)} inserts into one",
+                path=corpus.label,
+            )
+        if new is not None:
+            yield Reference(new, None, corpus, adds, tuple(stores))
+        elif stores:
+            yield Reference(str(stores[0].path), stores[0], corpus, adds, tuple(stores[1:]))
+        else:
+            assert corpus is not None
+            yield Reference(corpus.label, corpus=corpus)
+
+
+def _is_list(against: Any) -> bool:
+    """Whether a reference is a list of paths and stores, and not a table."""
+    is_table = hasattr(against, "__arrow_c_stream__") or type(against).__name__ == "LazyFrame"
+    return not is_table and is_iterable(against, str, Mapping, Store)
+
+
+def _reference_store(item: Any, adds: bool, opened: ExitStack) -> Store | None:
+    """Return a store, which a path opens until the end; None for something else."""
+    from fpstore.format.manifest import is_openable
+
+    if isinstance(item, Store):
         if adds:
-            against.writer()  # an error comes before the work
-        yield Reference(str(against.path), against, adds=adds)
-    elif isinstance(against, (str, os.PathLike)) and is_openable(Path(against)):
-        with open_store(against, "r+" if adds else "r") as store:
-            yield Reference(str(store.path), store, adds=adds)
-    elif adds and isinstance(against, (str, os.PathLike)) and not check_path(against).exists():
-        yield Reference(os.fspath(against), adds=True)
-    elif isinstance(against, (str, os.PathLike)) and not check_path(against).exists():
-        raise InputError(
-            f"{printable(against)}: no such store, file or folder; {keyword('add', True)} makes a "
-            "store",
-            path=against,
-        )
-    else:
-        corpus = open_corpus(against, spec.text is True, encoding=spec.encoding, format=spec.format)
-        yield Reference(corpus.label, corpus=corpus, adds=adds)
+            item.writer()  # an error comes before the work
+        return item
+    if isinstance(item, (str, os.PathLike)) and is_openable(check_path(item, "against")):
+        return opened.enter_context(open_store(item, "r+" if adds else "r"))
+    return None
 
 
 def remove_boilerplate(

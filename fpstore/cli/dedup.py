@@ -36,6 +36,7 @@ from fpstore.hashing.plain_pages import PlainPages
 from fpstore.hashing.registry import TEXT_METHODS
 from fpstore.hashing.wrapper import unwrap_minhash
 from fpstore.io.keys import KEY_RULES
+from fpstore.io.shards import shard_name
 from fpstore.io.source import RowSource, format_by_name
 from fpstore.io.urls import TRACKING_PARAMETERS
 from fpstore.jobs import GROUPINGS, KEEP_RULES, SEARCHES, UNKNOWN
@@ -181,14 +182,16 @@ NOTED_CHANCE = 0.01  # pairs of unrelated texts within the radius, for each text
     option(
         "--against REFERENCE",
         "Also remove rows that are near a document of REFERENCE, a store or a file with the same "
-        "columns, which stays as it is. A store has no texts: the fingerprints of rows are "
-        "compared, and its radius applies unless you give another.",
+        "columns, which stays as it is; may be repeated. A store has no texts: the fingerprints of "
+        "rows are compared, and the radius of the first store applies unless you give another. A "
+        "row goes for the first store, or else the file, that has a document near it.",
+        multiple=True,
     ),
     option(
         "--add",
-        "Insert the kept rows into the store REFERENCE, with their ids, when OUTPUT is complete. "
-        "A store that does not exist is made. OUTPUT.resume is kept until then: if the job ends "
-        "early, the same command goes on.",
+        "Insert the kept rows into the first store REFERENCE, with their ids, when OUTPUT is "
+        "complete. A store that does not exist is made. OUTPUT.resume is kept until then: if the "
+        "job ends early, the same command goes on.",
     ),
     option(
         "--unknown",
@@ -210,9 +213,9 @@ NOTED_CHANCE = 0.01  # pairs of unrelated texts within the radius, for each text
         "--removed FILE",
         "Also write the rows that are removed, with a header: row, id, shard (the name of its "
         "file in the folder of the inputs), kept_row, kept, kept_shard, cluster, "
-        "with --against also reference (1 if the kept document is there), then rule, contained, "
-        "similarity, pieces, kept_pieces or, for estimates, distance. The rule is exact (equal "
-        "texts), key, equal (the same pieces), contained, similar or near (of a store).",
+        "with --against also reference (the one that has the kept document, or empty), then rule, "
+        "contained, similarity, pieces, kept_pieces or, for estimates, distance. The rule is exact "
+        "(equal texts), key, equal (the same pieces), contained, similar or near (of a store).",
     ),
     option(
         "--excerpts-of N",
@@ -308,7 +311,7 @@ def dedup(args: Arguments) -> None:
     """
     kind = content.declared_kind(args)
     content.refuse_options_of_other_kinds(args, kind)
-    if args.add and args.against is None:
+    if args.add and not args.against:
         fail("--add inserts into the store that --against names")
     if args.excerpts_of is not None and args.removed is None:
         fail("--excerpts-of is for the list of --removed: name a file for it")
@@ -321,6 +324,7 @@ def dedup(args: Arguments) -> None:
         args,
         text=args.text or args.text_field,
         method=EXACT if args.method == EXACT else None,
+        against=args.against or None,
         width=content.width_option(args),
         fingerprinter=fingerprinter,
     )
@@ -365,7 +369,7 @@ def dedup(args: Arguments) -> None:
 def _plan(args: Arguments, kind: str, spec: DedupSpec, reference: Reference | None) -> None:
     if kind == TEXTS:
         fail("--text: a plan is for rows of files, not for files that are texts")
-    if reference is not None and reference.store is None:
+    if reference is not None and (reference.corpus is not None or not reference.stores):
         fail("--against: a plan compares with a store: fpstore build makes one of files")
     args.refuse(
         "is not for plans",
@@ -384,15 +388,18 @@ def _note_reference(
     if reference.store is None and reference.adds:
         args.note(f"{printable(reference.path)}: made, as there was no such store")
     elif (
-        reference.store is not None
+        reference.stores
         and job.fingerprinter is not None
         and unwrap_minhash(job.fingerprinter) is None
     ):
         method = f"{job.fingerprinter.name}, radius {job.grouping.radius}"
-        args.note(f"texts are compared as the store {printable(reference.path)} has them: {method}")
-    repeated = 0
-    for batch in result.removed.batches() if reference.adds and reference.store is not None else ():
-        of_store = batch["reference"].astype(bool) & _are_equal(batch)
+        path = printable(str(reference.stores[0].path))
+        args.note(f"texts are compared as the store {path} has them: {method}")
+    repeated, path = 0, shard_name(reference.path)
+    has_rows = reference.adds and reference.store is not None
+    for batch in result.removed.batches() if has_rows else ():
+        of_store = np.array([name == path for name in batch["reference"]], bool)
+        of_store &= _are_equal(batch)
         repeated += sum(
             str(batch["id"][n]) == str(batch["kept"][n]) for n in np.flatnonzero(of_store).tolist()
         )
@@ -417,7 +424,7 @@ def _fingerprinter_option(args: Arguments, kind: str) -> Any:
         args.refuse("is for near-duplicates: leave it or --method exact out", *_NEAR_MAKING)
         return None
     described = any(map(args.is_given, (*content.TEXT_MAKING, "width")))
-    of_reference = args.against is not None and is_openable(Path(args.against)) and not described
+    of_reference = any(is_openable(Path(path)) for path in args.against) and not described
     return (
         None
         if kind == FINGERPRINTS or of_reference
@@ -518,7 +525,7 @@ def _listings(args: Arguments, job: DedupJob) -> list[Listing]:
         )
     if args.removed is not None:
         has_excerpts = job.excerpts_of is not None
-        columns = removed_columns(job.rule is not None, args.against is not None, has_excerpts)
+        columns = removed_columns(job.rule is not None, bool(args.against), has_excerpts)
         if has_excerpts and format_by_name(args.removed) == "txt":
             fail("--excerpts-of: a .txt list has no texts: name .tsv, .csv, .jsonl or .parquet")
         opened = partial(open_list, columns, header=True)

@@ -42,6 +42,7 @@ _KINDS: dict[str, ColumnKind] = {
     "rule": "text",
     "shard": "text",
     "kept_shard": "text",
+    "reference": "text",
     "text": "text",
     "kept_text": "text",
     "source": "label",
@@ -230,10 +231,10 @@ def open_writer(
     columns : sequence of str or mapping
         Column names in order. "fingerprint", "query", "a" and "b" hold fingerprints, "distance"
         holds distances, "share", "contained" and "similarity" hold shares (float; NaN is a null),
-        "rule", "shard", "kept_shard", "text" and "kept_text" hold strings, "source" holds strings
-        and None, a null, and others hold integers or strings. A mapping to "fingerprint",
-        "distance", "share", "label" or "value" overrides this, and to "text", a column of strings
-        also if it has no rows.
+        "rule", "shard", "kept_shard", "reference", "text" and "kept_text" hold strings, "source"
+        holds strings and None, a null, and others hold integers or strings. A mapping to
+        "fingerprint", "distance", "share", "label" or "value" overrides this, and to "text", a
+        column of strings also if it has no rows.
     header : bool
         Begin delimited text with a line of column names.
     width : int

@@ -234,8 +234,8 @@ def check_reference(
     reference: Reference, corpus: RowSource, job: DedupJob, outputs: Sequence[Path]
 ) -> None:
     """Raise InputError for a reference that does not fit the corpus or cannot take its rows."""
-    path = reference.path
     if reference.corpus is not None and share_a_file(corpus, reference.corpus):
+        path = reference.corpus.label
         raise InputError(
             f"{path}: is an input too: a reference ({keyword('against')}) is another corpus",
             path=path,
@@ -244,20 +244,13 @@ def check_reference(
         raise InputError(
             f"{keyword('add', True)} stores the ids of rows: name their column with {keyword('id')}"
         )
-    if reference.adds and reference.corpus is not None:
-        raise InputError(f"{path}: is no store: {keyword('add', True)} inserts into one", path=path)
-    if reference.corpus is None:
-        check_store(path, reference.store, job, outputs)
+    for store in reference.stores:
+        check_store(str(store.path), store, job, outputs)
 
 
 def check_store(path: str, store: Any, job: DedupJob, outputs: Sequence[Path]) -> None:
-    """Raise InputError for a store that cannot be the reference of a job.
-
-    None is a store that the job will create.
-    """
+    """Raise InputError for a store that cannot be the reference of a job."""
     description = None if job.fingerprinter is None else job.fingerprinter.describe()
-    if store is None:
-        return
     if store.width != job.projection.width.bits:
         message = (
             f"{path}: holds {store.width} bits, and the corpus has fingerprints of "
@@ -310,7 +303,7 @@ def find_duplicates(
         fingerprints=job.makes_fingerprints,
     )
     near = None
-    if reference is not None and (job.rule is None or reference.corpus is None):
+    if reference is not None and (job.rule is None or reference.has_stores):
         near = _find_near_reference(reference, documents, job, resources, checkpoint, resumed)
         # an error comes before the corpus is compared with itself
         near.refuse_unwritable(reference.path, corpus.forbidden_in_ids)
@@ -439,6 +432,8 @@ def _decide_by_texts(
         assert other.texts is not None
         keys = join_keys(keys, other.keys or {}, len(texts))
         texts = texts.followed_by(other.texts, resources.memory)
+        if searched is not None:
+            searched = np.append(searched, np.ones(len(other.texts), bool))
         labeled.append(other)
     within = (
         None
@@ -464,7 +459,10 @@ def _decide_by_texts(
     if other is not None:
         assert reference is not None
         assert reference.corpus is not None
-        members, near, evidence = _split_reference(members, evidence, other, reference.corpus, own)
+        members, in_corpus, evidence = _split_reference(
+            members, evidence, other, reference.corpus, own
+        )
+        near = in_corpus if near is None else NearReference.joined([near, in_corpus])
     return members, near, evidence, near_kept
 
 
@@ -584,16 +582,16 @@ def _find_near_reference(
     A resumed job takes them from its checkpoint: files are as they were when the job began, but its
     own rows may be in the store.
     """
-    if checkpoint is not None and (resumed or reference.corpus is not None):
+    if checkpoint is not None and (resumed or not reference.has_stores):
         saved = NearReference.saved(checkpoint)
         if saved is not None:
             return saved
-    none = np.empty(0, np.intp)
-    near = NearReference(none, none.astype(np.uint64), of_distances(none.astype(np.uint16)))
-    if reference.corpus is not None:
-        near = _find_near_corpus(reference.corpus, documents, job, resources)
-    elif reference.store is not None:
-        near = find_near_store(reference.store, documents.fingerprints, job, resources)
+    fingerprints = documents.fingerprints
+    near = find_near_stores(reference.stores, fingerprints, job, resources)
+    if reference.corpus is not None and job.rule is None:
+        others = np.delete(np.arange(len(fingerprints)), near.places)
+        in_corpus = _find_near_corpus(reference.corpus, fingerprints[others], job, resources)
+        near = NearReference.joined([near, in_corpus.at(others)])
     near = by_the_rule(near, documents.texts, job)
     if checkpoint is not None:
         near.save(checkpoint, of_store=reference.store is not None)
@@ -611,24 +609,33 @@ def by_the_rule(near: NearReference, texts: TextSets | None, job: DedupJob) -> N
     )
 
 
-def find_near_store(
-    store: Any, fingerprints: Words, job: DedupJob, resources: Resources
+def find_near_stores(
+    stores: Sequence[Any], fingerprints: Words, job: DedupJob, resources: Resources
 ) -> NearReference:
-    """Return the fingerprints that are near a store."""
-    side, radius = store.snapshot(), job.grouping.radius
-    candidates = near_candidates(side, fingerprints, radius, job.projection.width, resources)
-    return NearReference.from_candidates(candidates, side)
+    """Return the fingerprints that are near stores: each is near the first one that has it."""
+    none = np.empty(0, np.intp)
+    parts = [NearReference(none, none.astype(np.uint64), of_distances(none.astype(np.uint16)))]
+    others = np.arange(len(fingerprints))
+    for store in stores:
+        side, rows = store.snapshot(), fingerprints if len(parts) == 1 else fingerprints[others]
+        candidates = near_candidates(
+            side, rows, job.grouping.radius, job.projection.width, resources
+        )
+        near = NearReference.from_candidates(candidates, side, store.path)
+        parts.append(near.at(others))
+        others = np.delete(others, near.places)
+    return NearReference.joined(parts[1:] or parts)
 
 
 def _find_near_corpus(
-    other: RowSource, documents: ComparedRows, job: DedupJob, resources: Resources
+    other: RowSource, fingerprints: Words, job: DedupJob, resources: Resources
 ) -> NearReference:
-    """Return the documents whose fingerprints are near those of another corpus."""
+    """Return the places of fingerprints that are near those of another corpus."""
     projection = replace(job.projection, score=None, labels=())
     other_documents = compared_rows(other, projection, job.fingerprinter, resources, False, None)
     side = join_side(other_documents, job.projection.width)
     candidates = near_candidates(
-        side, documents.fingerprints, job.grouping.radius, job.projection.width, resources
+        side, fingerprints, job.grouping.radius, job.projection.width, resources
     )
     near = NearReference.from_candidates(candidates, side)
     return near.in_corpus(other, _row_numbers(other_documents, candidates.numbers))

@@ -228,8 +228,8 @@ class DedupSpec(HashedRowsSpec):
         As for :func:`fpstore.dedup`.
     source_field, most_removed, within : optional
         As for :func:`fpstore.dedup`.
-    against : Store, path, iterable of paths, or table, optional
-        As for :func:`fpstore.dedup`. Of a plan, a store, which tasks open by its path.
+    against : Store, path, iterable of Stores and paths, or table, optional
+        As for :func:`fpstore.dedup`. Of a plan, stores, which tasks open by their paths.
     removed : path-like, optional
         Of a plan: where :meth:`fpstore.plans.Plan.finish` lists the removed rows, as .tsv, .csv,
         .jsonl or .parquet, with the columns of ``fpstore dedup --removed``.
@@ -442,17 +442,17 @@ class DedupSpec(HashedRowsSpec):
     def job(self, reference: Reference | None = None) -> DedupJob:
         """Return the deduplication with its columns, fingerprinter, radius and groups.
 
-        A store that is the reference gives the defaults of its radius, width and fingerprinter.
+        The first store of the references gives the defaults of radius, width and fingerprinter.
 
         Raises
         ------
         InputError
             A field is wrong, or does not go with another one.
         """
-        if reference is not None and reference.store is not None:
-            store = reference.store
+        if reference is not None and reference.stores:
+            store = reference.stores[0]
             return self._with_store_defaults(store)._job(near_store=True, store_radius=store.radius)
-        return self._job(near_store=reference is not None and reference.corpus is None)
+        return self._job(near_store=reference is not None and reference.has_stores)
 
     def _job(self, near_store: bool, store_radius: int | None = None) -> DedupJob:
         projection, fingerprinter = self.hashed_columns(

@@ -38,12 +38,14 @@ class Excerpts(NamedTuple):
 class Pairs(NamedTuple):
     """Rows that go, by their numbers, and the rows that stay for them, of the same corpus or not.
 
-    Of a kept row that is not in the corpus, the number is one of another corpus.
+    Of a kept row that is not in the corpus, the number is one of another corpus, or means nothing
+    for one in a store.
     """
 
     rows: Words
     kept_rows: Words
     in_reference: Flags
+    in_store: Flags
 
 
 class TextReader(NamedTuple):
@@ -112,14 +114,14 @@ def read_excerpts(
     texts: IdLookup = reader.read(corpus, own)
     places = np.searchsorted(own, pairs.rows).astype(np.uint64)
     kept_places = np.searchsorted(own, pairs.kept_rows).astype(np.uint64)
-    other = np.unique(pairs.kept_rows[pairs.in_reference])
+    in_corpus = pairs.in_reference & ~pairs.in_store
+    other = np.unique(pairs.kept_rows[in_corpus])
     if reference is not None:
         texts = ChainedIds(texts, reader.read(reference, other), len(own))
-        numbers = np.searchsorted(other, pairs.kept_rows[pairs.in_reference])
-    else:
-        texts = ChainedIds(texts, InMemoryIds([""]), len(own))
-        numbers = np.zeros(int(pairs.in_reference.sum()), np.intp)
-    kept_places[pairs.in_reference] = np.uint64(len(own)) + numbers.astype(np.uint64)
+    texts = ChainedIds(texts, InMemoryIds([""]), len(own) + len(other))
+    numbers = np.searchsorted(other, pairs.kept_rows[in_corpus])
+    kept_places[in_corpus] = np.uint64(len(own)) + numbers.astype(np.uint64)
+    kept_places[pairs.in_store] = len(own) + len(other)
     excerpts, kept_excerpts = SpooledIds(), SpooledIds()
     for _, columns in ids_in_slices([(texts, places), (texts, kept_places)]):
         cut = [cut_pair(str(a), str(b), characters) for a, b in zip(*columns, strict=True)]

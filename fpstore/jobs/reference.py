@@ -1,8 +1,9 @@
-"""References: a store, or another corpus, near whose documents a deduplication keeps no rows."""
+"""References: stores and other corpora, near whose documents a deduplication keeps no rows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,10 +19,18 @@ from fpstore.base.width import Width, row_words
 from fpstore.building.builder import BuildOptions, build_store
 from fpstore.change.decisions import is_fresh, kind_with
 from fpstore.errors import InputError, StoreExistsError
-from fpstore.io.shards import ShardNames
+from fpstore.io.shards import ShardNames, Shards, shard_name
 from fpstore.io.source import RowSource, unwritable_id
+from fpstore.io.tables import values_at
 from fpstore.jobs.compared import ComparedRows
-from fpstore.jobs.evidence import FINGERPRINT_COLUMNS, TEXT_COLUMNS, Evidence, of_distances
+from fpstore.jobs.evidence import (
+    FINGERPRINT_COLUMNS,
+    TEXT_COLUMNS,
+    Evidence,
+    join,
+    of_distances,
+    select,
+)
 from fpstore.jobs.joining import PairColumns
 from fpstore.jobs.pairs import Side, pairs_with
 from fpstore.jobs.row_set import RowSet, SpooledIds
@@ -32,18 +41,31 @@ from fpstore.work.pieces import PieceWriter
 
 MAX_PENDING_PAIRS = 1 << 22  # pairs, or twice the nearest ones, before all others are dropped
 STAGE = "reference"  # of a checkpoint
+NO_ROW = np.uint64(np.iinfo(np.uint64).max)
 
 
 class Reference(NamedTuple):
-    """A store (`fpstore.Store`, None for a new one at the path), or a corpus.
+    """Stores, a corpus, or both.
 
-    With ``adds``, kept rows are added to the store.
+    ``store`` is the first store (`fpstore.Store`, None for a new one at the path), and ``others``
+    are asked after it, the corpus last. With ``adds``, kept rows are added to the first store.
     """
 
     path: str
     store: Any = None
     corpus: RowSource | None = None
     adds: bool = False
+    others: tuple[Any, ...] = ()
+
+    @property
+    def stores(self) -> list[Any]:
+        """The stores that are there, in the order in which they are asked."""
+        return [*([] if self.store is None else [self.store]), *self.others]
+
+    @property
+    def has_stores(self) -> bool:
+        """Whether there are stores, or rows go to a new one."""
+        return self.corpus is None or self.adds or bool(self.others) or self.store is not None
 
     def identity(self) -> JobIdentity:
         """Return the facts about the reference that the result of a job depends on.
@@ -51,9 +73,10 @@ class Reference(NamedTuple):
         The content of a store is none of them: it may change until rows are written.
         """
         files = [] if self.corpus is None else self.corpus.states()
-        path = str(Path(self.path).absolute()) if self.corpus is None else self.path
+        path = str(Path(self.path).absolute()) if self.has_stores else self.path
         return {
             "reference": path,
+            "other references": [str(store.path.absolute()) for store in self.others],
             "adds": self.adds,
             **{f"reference file {n}": state for n, state in enumerate(files, 1)},
         }
@@ -120,7 +143,8 @@ class Reference(NamedTuple):
 class NearReference(NamedTuple):
     """Documents near a reference: places, ascending, with an id there and the evidence.
 
-    Of a corpus, also the row there, and its file.
+    ``names`` has the path of the store, or of the input of a corpus, that each is near to. Of a
+    corpus, also the row there, and its file; beside a corpus, NO_ROW stands for a store.
     """
 
     places: npt.NDArray[np.intp]
@@ -129,15 +153,58 @@ class NearReference(NamedTuple):
     of_store: bool = True  # a store that was there when the job began
     kept_rows: Words | None = None
     kept_shards: list[str] | None = None
+    names: Sequence[str] = ()
 
     @classmethod
-    def from_candidates(cls, candidates: Candidates, side: Side) -> NearReference:
-        """Return the documents with a candidate, which is the nearest."""
+    def from_candidates(
+        cls, candidates: Candidates, side: Side, path: str | Path = ""
+    ) -> NearReference:
+        """Return the documents with a candidate, which is the nearest, near a store at a path."""
         return cls(
             candidates.places,
             ids_at(side, candidates.numbers),
             of_distances(candidates.distances),
+            names=[shard_name(path)] * len(candidates.places),
         )
+
+    @classmethod
+    def joined(cls, parts: Sequence[NearReference]) -> NearReference:
+        """Return the documents near several references; each is near one of them."""
+        if len(parts) == 1:
+            return parts[0]
+        places = np.concatenate([part.places for part in parts])
+        order = np.argsort(places)
+        evidence = reduce(join, (part.evidence for part in parts))
+        ids: Any = [part.ids for part in parts]
+        if all(isinstance(column, np.ndarray) for column in ids):
+            ids = np.concatenate(ids)
+        else:
+            ids = [str(value) for column in ids for value in column]
+        rows = shards = None
+        if any(part.kept_rows is not None for part in parts):
+            rows = np.concatenate(
+                [
+                    np.full(len(part.places), NO_ROW) if part.kept_rows is None else part.kept_rows
+                    for part in parts
+                ]
+            )[order]
+            shards = [
+                shard for part in parts for shard in part.kept_shards or [""] * len(part.places)
+            ]
+        names = [name for part in parts for name in part.names]
+        return cls(
+            places[order],
+            values_at(ids, order),
+            select(evidence, order),
+            parts[0].of_store,
+            rows,
+            None if shards is None else [shards[place] for place in order.tolist()],
+            [names[place] for place in order.tolist()],
+        )
+
+    def at(self, places: npt.NDArray[np.intp]) -> NearReference:
+        """Return the documents with their places among all, from those among some."""
+        return self._replace(places=places[self.places])
 
     def refuse_unwritable(self, path: str, characters: str) -> None:
         """Raise InputError for a store's id with a character that a list cannot have."""
@@ -160,6 +227,7 @@ class NearReference(NamedTuple):
         for name, column in self.evidence.items():
             writer.add(f"near.{name}", column)
         writer.add_ids("near.kept", ids)
+        writer.add_ids("near.names", StringColumn.from_strings(list(self.names)))
         if self.kept_rows is not None and self.kept_shards is not None:
             writer.add("near.kept_rows", self.kept_rows)
             writer.add_ids("near.kept_shards", StringColumn.from_strings(self.kept_shards))
@@ -175,7 +243,13 @@ class NearReference(NamedTuple):
             if f"near.{name}" in pieces
         }
         ids = plain_ids(pieces.read_ids("near.kept"))
-        near = cls(pieces.read("near.places"), ids, evidence, pieces.facts["store"])
+        near = cls(
+            pieces.read("near.places"),
+            ids,
+            evidence,
+            pieces.facts["store"],
+            names=plain_ids(pieces.read_ids("near.names")),
+        )
         if "near.kept_rows" not in pieces:
             return near
         shards = plain_ids(pieces.read_ids("near.kept_shards"))
@@ -183,7 +257,22 @@ class NearReference(NamedTuple):
 
     def in_corpus(self, corpus: RowSource, rows: Words) -> NearReference:
         """Return the documents with the rows of a corpus that they are near to."""
-        return self._replace(kept_rows=rows, kept_shards=ShardNames.of_corpus(corpus).at(rows))
+        return self._replace(
+            kept_rows=rows,
+            kept_shards=ShardNames.of_corpus(corpus).at(rows),
+            names=input_names(corpus, rows),
+        )
+
+
+def input_names(corpus: RowSource, rows: Words) -> list[str]:
+    """Return the path of the input, a file or a folder, that has each row of a corpus."""
+    if not isinstance(corpus, Shards) or not corpus.paths:
+        return [shard_name(corpus.label)] * len(rows)
+    inputs = [
+        next((top for top in corpus.source_paths if Path(path).is_relative_to(top)), path)
+        for path in corpus.paths
+    ]
+    return ShardNames(list(map(shard_name, inputs)), corpus.rows_of_files).at(rows)
 
 
 def id_names(documents: ComparedRows) -> InMemoryIds | SpooledIds:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from typing import Any
 
@@ -16,7 +16,7 @@ from fpstore.io.tables import Tabular, arrow_table
 from fpstore.jobs.evidence import Evidence, evidence_columns, join, select, written
 from fpstore.jobs.excerpts import EXCERPT_COLUMNS, Excerpts, Pairs
 from fpstore.jobs.grouping import Members
-from fpstore.jobs.reference import NearReference
+from fpstore.jobs.reference import NO_ROW, NearReference
 from fpstore.query.id_lookup import ChainedIds, IdLookup, InMemoryIds, ids_at, ids_in_slices
 
 
@@ -41,7 +41,7 @@ class Removed(Tabular):
     clusters : ndarray of uint64, shape (n,)
         The number of the cluster of both.
     in_reference : ndarray of bool, shape (n,)
-        Whether what was kept is a document of the reference. Then `kept_rows` are those of a
+        Whether what was kept is a document of a reference. Then `kept_rows` are those of a
         reference of files or of a table, and mean nothing for a store; `clusters` mean nothing.
     evidence : dict of str to ndarray, shape (n,)
         What is known of both. Where texts decide: ``rule``, a number of
@@ -89,10 +89,15 @@ class Removed(Tabular):
         self._reference_strings = reference is not None and isinstance(reference.ids, list)
         self._shards = shards
         self._kept_shards = None if reference is None else reference.kept_shards
+        self._reference_names = () if reference is None else reference.names
         self._places_in_reference = kept_places - np.uint64(len(rows))
+        self._in_store = self.in_reference.copy()
         if reference is not None and reference.kept_rows is not None:
-            places = self._places_in_reference[self.in_reference].view(np.intp)
-            self.kept_rows[self.in_reference] = reference.kept_rows[places]
+            numbers = self._places_in_reference[self.in_reference].view(np.intp)
+            kept_rows = reference.kept_rows[numbers]
+            in_corpus = np.flatnonzero(self.in_reference)[kept_rows != NO_ROW]
+            self.kept_rows[in_corpus] = kept_rows[kept_rows != NO_ROW]
+            self._in_store[in_corpus] = False
         self._ids: tuple[IdLookup, Words] = (ids, documents)
         if reference is not None:
             ids = ChainedIds(ids, InMemoryIds(reference.ids), len(rows))
@@ -109,7 +114,7 @@ class Removed(Tabular):
     @property
     def pairs(self) -> Pairs:
         """The rows, and those that are kept for them."""
-        return Pairs(self.rows, self.kept_rows, self.in_reference)
+        return Pairs(self.rows, self.kept_rows, self.in_reference, self._in_store)
 
     @property
     def has_kept_strings(self) -> bool:
@@ -134,9 +139,9 @@ class Removed(Tabular):
         """Yield the columns in batches of at most 65,536 rows.
 
         The columns are ``row``, ``id``, ``shard`` (the name of its file), ``kept_row``, ``kept``,
-        ``kept_shard``, ``cluster``, with a reference also ``reference`` (1 if the kept document is
-        there), and those of `evidence`. The ``rule`` is a word. With `excerpts`, also ``text`` and
-        ``kept_text``.
+        ``kept_shard``, ``cluster``, with a reference also ``reference`` (the path of the store, the
+        file or the folder that has the kept document; empty if the corpus has it), and those of
+        `evidence`. The ``rule`` is a word. With `excerpts`, also ``text`` and ``kept_text``.
         """
         excerpts = self.excerpts
         names = removed_columns("rule" in self.evidence, self.has_reference, excerpts is not None)
@@ -151,7 +156,7 @@ class Removed(Tabular):
                 "kept": kept_ids,
                 "kept_shard": self._shards_of_kept(rows),
                 "cluster": self.clusters[rows],
-                "reference": self.in_reference[rows].astype(np.uint64),
+                "reference": self._in_references(rows, self._reference_names),
                 **written(self.evidence, rows),
                 **dict(zip(EXCERPT_COLUMNS, map(list, shown), strict=False)),
             }
@@ -160,11 +165,20 @@ class Removed(Tabular):
     def _shards_of_kept(self, rows: slice) -> list[str]:
         """Return the file of each kept row; none for those of a store."""
         names = self._shards.at(self.kept_rows[rows])
-        shards = self._kept_shards
+        in_references = self._in_references(rows, self._kept_shards)
         for place in np.flatnonzero(self.in_reference[rows]).tolist():
-            number = int(self._places_in_reference[rows][place])
-            names[place] = "" if shards is None else shards[number]
+            names[place] = in_references[place]
         return names
+
+    def _in_references(self, rows: slice, values: Sequence[str] | None) -> list[str]:
+        """Return a value of each kept row that is in a reference; an empty one for others."""
+        out = [""] * len(self.rows[rows])
+        if values is not None:
+            places = np.flatnonzero(self.in_reference[rows])
+            numbers = self._places_in_reference[rows][places]
+            for place, number in zip(places.tolist(), numbers.tolist(), strict=True):
+                out[place] = values[number]
+        return out
 
     def to_arrow(self, *, names: Mapping[str, str] | None = None) -> Any:
         """Return the columns as a ``pyarrow.Table``, as :meth:`fpstore.Matches.to_arrow` does."""

@@ -10,6 +10,7 @@ some files. A list of removed rows has more stages: see `removed.py`.
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import chain, pairwise
@@ -38,7 +39,7 @@ from fpstore.jobs.dedup import (
     check_store,
     choose_by_rule,
     distances_from_kept,
-    find_near_store,
+    find_near_stores,
     kept_flags,
     of_members,
 )
@@ -156,7 +157,7 @@ class DedupWork(Work):
     sizes = ("part_bytes", "slice_rows", "star_rows")
     spec: DedupSpec
     job: DedupJob
-    against: StoreState | None
+    against: list[StoreState]
     inputs: list[InputSpec]
     parts: list[Part]
     rows: int
@@ -174,15 +175,15 @@ class DedupWork(Work):
             )
         _refuse_in_plans(spec)
         with open_reference(spec) as reference:
-            if reference is not None and reference.store is None:
+            if reference is not None and reference.corpus is not None:
+                label = reference.corpus.label
                 raise InputError(
-                    f"{reference.path}: a plan compares with a store: fpstore build makes one",
-                    path=reference.path,
+                    f"{label}: a plan compares with a store: fpstore build makes one", path=label
                 )
-            job, against = spec.job(reference), None
-            if reference is not None:
-                check_store(reference.path, reference.store, job, [])
-                against = StoreState.from_store(reference.store)
+            job, stores = spec.job(reference), [] if reference is None else reference.stores
+            for store in stores:
+                check_store(str(store.path), store, job, [])
+            against = list(map(StoreState.from_store, stores))
         inputs = find_inputs(
             spec.source, spec.encoding, outside=[spec.output, spec.removed], format_name=spec.format
         )
@@ -281,7 +282,7 @@ class DedupWork(Work):
         if job.source_field is not None:
             write_labels_of_rows(writer, compared.labels[job.source_field])
         searched = np.ones(len(compared.rows), bool)
-        if self.against is not None:
+        if self.against:
             searched[self._write_near(writer, compared, resources)] = False
         places = np.flatnonzero(searched)
         rows = compared.rows[places].astype(np.uint32)
@@ -356,10 +357,10 @@ class DedupWork(Work):
     def _write_near(
         self, writer: PieceWriter, compared: ComparedRows, resources: Resources
     ) -> npt.NDArray[np.intp]:
-        """Write the rows that are near the reference, and return their places."""
-        assert self.against is not None
-        with self.against.open() as store:
-            near = find_near_store(store, compared.fingerprints, self.job, resources)
+        """Write the rows that are near a reference, and return their places."""
+        with ExitStack() as opened:
+            stores = [opened.enter_context(state.open()) for state in self.against]
+            near = find_near_stores(stores, compared.fingerprints, self.job, resources)
         near = by_the_rule(near, compared.texts, self.job)
         writer.add("near.rows", compared.rows[near.places].astype(np.uint32))
         writer.add_ids("near.ids", take_ids(id_column(compared.ids), near.places))
@@ -600,7 +601,7 @@ class DedupWork(Work):
 
     @property
     def _list_columns(self) -> tuple[str, ...]:
-        return removed_columns(self.job.rule is not None, self.against is not None)
+        return removed_columns(self.job.rule is not None, bool(self.against))
 
     # The end
 
@@ -629,7 +630,7 @@ class DedupWork(Work):
         pages = sum(pieces.facts["whole_pages"] for pieces in hashed)
         if pages and isinstance(self.job.fingerprinter, PlainPages):
             summary["pages"] = pages
-        if self.against is not None:
+        if self.against:
             summary["near_reference"] = sum(pieces.facts["near"] for pieces in hashed)
         if self.job.source_field is not None:
             summary["sources"] = read_counts(copied).summary()

@@ -101,7 +101,7 @@ def write_list(
     if "reference" in columns:
         first = numbered[0].read("firsts")[part]
         tables.append(_near_rows(plan.result("hash", part), first, shards))
-    strings = {"rule", "shard", "kept_shard", *numbered[0].facts["strings"]}
+    strings = {"rule", "shard", "kept_shard", "reference", *numbered[0].facts["strings"]}
     with scratch_folder() as folder:
         path = folder / f"list{format_suffix(list_path)}"  # the blocks are not compressed
         with _open_list(path, columns) as file:
@@ -150,7 +150,7 @@ def _removed_rows(
         "kept": kept_row if kept_ids is None else kept_ids,
         "kept_shard": StringColumn.from_strings(shards.at(kept_row)),
         "cluster": numbered.read("clusters", part),
-        "reference": np.zeros(len(row), np.uint64),
+        "reference": StringColumn.from_strings([""] * len(row)),
         **_evidence(decided, "", part),
     }
 
@@ -166,7 +166,7 @@ def _near_rows(hashed: Pieces, first: np.uint64, shards: ShardNames) -> dict[str
         "kept": hashed.read_ids("near.kept"),
         "kept_shard": StringColumn.from_strings([""] * len(row)),
         "cluster": np.zeros(len(row), np.uint64),
-        "reference": np.ones(len(row), np.uint64),
+        "reference": hashed.read_ids("near.names"),
         **_evidence(hashed, "near."),
     }
 

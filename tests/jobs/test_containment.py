@@ -324,7 +324,7 @@ def test_an_excerpt_of_a_reference_goes_and_a_text_that_contains_one_stays(tmp_p
                 "kept": "r0",
                 "kept_shard": "r.jsonl",
                 "cluster": 0,
-                "reference": 1,
+                "reference": str(tmp_path / "r.jsonl"),
                 "rule": "contained",
                 "contained": 1.0,
                 "similarity": round(18 / 98, 6),
@@ -351,14 +351,14 @@ def test_a_store_has_no_texts_and_its_rows_are_near(tmp_path):
     assert (last["id"], last["kept"], last["reference"], last["rule"]) == (
         "c11",
         "c10",
-        0,
+        "",
         "contained",
     )
     for n, row in enumerate(listed):
         assert (row["id"], row["kept"], row["reference"], row["rule"]) == (
             f"c{n}",
             f"s{n}",
-            1,
+            str(tmp_path / "s.fps"),
             "near",
         )
         distance = np.bitwise_count(

@@ -90,12 +90,14 @@ def test_rows_near_a_reference_go_and_the_rest_is_deduplicated(tmp_path, kind, s
             if hit is not None:
                 away, other = hit
                 row = removed[n]
-                assert (row["id"], row["reference"], row["distance"]) == (f"c{n}", 1, away)
+                name = "r.csv" if kind == "files" else "" if kind == "table" else "r.fps"
+                assert (row["id"], row["distance"]) == (f"c{n}", away)
+                assert row["reference"] == (str(folder / name) if name else "the table")
                 assert row["kept"] in {
                     str(theirs[place]) for place, held_one in enumerate(held) if held_one == other
                 }
             elif n in removed:
-                assert removed[n]["reference"] == 0
+                assert removed[n]["reference"] == ""
 
 
 def sentence(rng, count=60):

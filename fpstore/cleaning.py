@@ -516,12 +516,12 @@ def open_reference(spec: DedupSpec, add: bool = False) -> Iterator[Reference | N
         return
     items = list(against) if _is_list(against) else [against]
     with ExitStack() as opened:
-        stores, inputs, new = list[Store](), list[Any](), None
+        stores, inputs, new = dict[str, Store](), list[Any](), None
         for item in items:
             is_first = not stores and new is None
             store = _reference_store(item, adds and is_first, opened)
             if store is not None:
-                stores.append(store)
+                stores[str(item.path) if isinstance(item, Store) else os.fspath(item)] = store
             elif isinstance(item, (str, os.PathLike)) and not check_path(item, "against").exists():
                 if not (adds and is_first):
                     raise InputError(
@@ -544,10 +544,12 @@ def open_reference(spec: DedupSpec, add: bool = False) -> Iterator[Reference | N
                 f"{corpus.label}: is no store: {keyword('add', True)} inserts into one",
                 path=corpus.label,
             )
+        names, opened_stores = tuple(stores), tuple(stores.values())
         if new is not None:
-            yield Reference(new, None, corpus, adds, tuple(stores))
+            yield Reference(new, None, corpus, adds, opened_stores, names)
         elif stores:
-            yield Reference(str(stores[0].path), stores[0], corpus, adds, tuple(stores[1:]))
+            first, *others = opened_stores
+            yield Reference(str(first.path), first, corpus, adds, tuple(others), names)
         else:
             assert corpus is not None
             yield Reference(corpus.label, corpus=corpus)

@@ -395,7 +395,7 @@ def _note_reference(
         method = f"{job.fingerprinter.name}, radius {job.grouping.radius}"
         path = printable(str(reference.stores[0].path))
         args.note(f"texts are compared as the store {path} has them: {method}")
-    repeated, path = 0, shard_name(reference.path)
+    repeated, path = 0, shard_name(reference.names[0]) if reference.names else ""
     has_rows = reference.adds and reference.store is not None
     for batch in result.removed.batches() if has_rows else ():
         of_store = np.array([name == path for name in batch["reference"]], bool)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -587,7 +587,8 @@ def _find_near_reference(
         if saved is not None:
             return saved
     fingerprints = documents.fingerprints
-    near = find_near_stores(reference.stores, fingerprints, job, resources)
+    stores = dict(zip(reference.names, reference.stores, strict=True))
+    near = find_near_stores(stores, fingerprints, job, resources)
     if reference.corpus is not None and job.rule is None:
         others = np.delete(np.arange(len(fingerprints)), near.places)
         in_corpus = _find_near_corpus(reference.corpus, fingerprints[others], job, resources)
@@ -610,18 +611,21 @@ def by_the_rule(near: NearReference, texts: TextSets | None, job: DedupJob) -> N
 
 
 def find_near_stores(
-    stores: Sequence[Any], fingerprints: Words, job: DedupJob, resources: Resources
+    stores: Mapping[str, Any], fingerprints: Words, job: DedupJob, resources: Resources
 ) -> NearReference:
-    """Return the fingerprints that are near stores: each is near the first one that has it."""
+    """Return the fingerprints that are near stores, by their paths.
+
+    Each is near the first store that has one near it.
+    """
     none = np.empty(0, np.intp)
     parts = [NearReference(none, none.astype(np.uint64), of_distances(none.astype(np.uint16)))]
     others = np.arange(len(fingerprints))
-    for store in stores:
+    for name, store in stores.items():
         side, rows = store.snapshot(), fingerprints if len(parts) == 1 else fingerprints[others]
         candidates = near_candidates(
             side, rows, job.grouping.radius, job.projection.width, resources
         )
-        near = NearReference.from_candidates(candidates, side, store.path)
+        near = NearReference.from_candidates(candidates, side, name)
         parts.append(near.at(others))
         others = np.delete(others, near.places)
     return NearReference.joined(parts[1:] or parts)

@@ -48,7 +48,8 @@ class Reference(NamedTuple):
     """Stores, a corpus, or both.
 
     ``store`` is the first store (`fpstore.Store`, None for a new one at the path), and ``others``
-    are asked after it, the corpus last. With ``adds``, kept rows are added to the first store.
+    are asked after it, the corpus last. ``names`` has the paths of the stores that are there, as
+    the caller named them. With ``adds``, kept rows are added to the first store.
     """
 
     path: str
@@ -56,6 +57,7 @@ class Reference(NamedTuple):
     corpus: RowSource | None = None
     adds: bool = False
     others: tuple[Any, ...] = ()
+    names: tuple[str, ...] = ()
 
     @property
     def stores(self) -> list[Any]:
@@ -156,9 +158,7 @@ class NearReference(NamedTuple):
     names: Sequence[str] = ()
 
     @classmethod
-    def from_candidates(
-        cls, candidates: Candidates, side: Side, path: str | Path = ""
-    ) -> NearReference:
+    def from_candidates(cls, candidates: Candidates, side: Side, path: str = "") -> NearReference:
         """Return the documents with a candidate, which is the nearest, near a store at a path."""
         return cls(
             candidates.places,

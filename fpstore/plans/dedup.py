@@ -148,9 +148,10 @@ def _column_bits(job: DedupJob, rows: int, slice_rows: int) -> list[int]:
 class DedupWork(Work):
     """The work of a deduplication.
 
-    ``cut`` has the slices in which near-duplicates are searched. With ``star_bits``, many tasks
-    find the components; else one task unites all links. The groups of components are in two to the
-    power of ``groups_bits`` slices.
+    ``against`` has the stores that are asked, and ``references`` their paths as the caller named
+    them. ``cut`` has the slices in which near-duplicates are searched. With ``star_bits``, many
+    tasks find the components; else one task unites all links. The groups of components are in two
+    to the power of ``groups_bits`` slices.
     """
 
     kind = "dedup"
@@ -158,6 +159,7 @@ class DedupWork(Work):
     spec: DedupSpec
     job: DedupJob
     against: list[StoreState]
+    references: list[str]
     inputs: list[InputSpec]
     parts: list[Part]
     rows: int
@@ -184,6 +186,7 @@ class DedupWork(Work):
             for store in stores:
                 check_store(str(store.path), store, job, [])
             against = list(map(StoreState.from_store, stores))
+            references = [] if reference is None else list(reference.names)
         inputs = find_inputs(
             spec.source, spec.encoding, outside=[spec.output, spec.removed], format_name=spec.format
         )
@@ -196,6 +199,7 @@ class DedupWork(Work):
             spec=spec,
             job=job,
             against=against,
+            references=references,
             inputs=inputs,
             parts=cut_parts(inputs, sizes.part_bytes),
             rows=rows,
@@ -360,7 +364,8 @@ class DedupWork(Work):
         """Write the rows that are near a reference, and return their places."""
         with ExitStack() as opened:
             stores = [opened.enter_context(state.open()) for state in self.against]
-            near = find_near_stores(stores, compared.fingerprints, self.job, resources)
+            named = dict(zip(self.references, stores, strict=True))
+            near = find_near_stores(named, compared.fingerprints, self.job, resources)
         near = by_the_rule(near, compared.texts, self.job)
         writer.add("near.rows", compared.rows[near.places].astype(np.uint32))
         writer.add_ids("near.ids", take_ids(id_column(compared.ids), near.places))

@@ -111,7 +111,7 @@ def test_plans_write_the_bytes_of_one_process(here, extension):
     )
     assert Path(f"b.jsonl{extension}").read_bytes() == Path(f"c.jsonl{extension}").read_bytes()
     assert Path(f"r.tsv{extension}").read_bytes() == Path(f"s.tsv{extension}").read_bytes()
-    assert len(UNPACKED[extension](Path(f"r.tsv{extension}").read_bytes()).splitlines()) == 10
+    assert len(UNPACKED[extension](Path(f"r.tsv{extension}").read_bytes()).splitlines()) == 11
 
 
 def test_answers_and_exports(here, extension):

@@ -70,7 +70,8 @@ def test_kept_rows_are_those_of_a_file_without_broken_lines(case):
     assert done.stderr == note(path, places)
     assert json.loads(done.stdout) == json.loads(expected)
     assert Path(f"y{good.suffix}").read_bytes() == Path(f"x{good.suffix}").read_bytes()
-    assert Path("r.csv").read_bytes() == Path("s.csv").read_bytes()
+    listed = Path("s.csv").read_text().replace(Path(path).name, good.name)
+    assert listed == Path("r.csv").read_text()
     done = run("boilerplate", path, f"z{good.suffix}", *FIELDS[:2], "--skip-bad", "-q")
     assert (done.exit_code, Path(f"z{good.suffix}").read_bytes()) == (0, good.read_bytes())
 

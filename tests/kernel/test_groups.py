@@ -109,36 +109,3 @@ def test_representatives_are_looked_for_up_to_a_bound():
     assert result[-2] == 0
     assert distances == sum(min(kept, most) for kept in [*range(count - 1), count - 2])
     assert compared <= 3 * 2 * count
-
-
-def test_the_kernel_refuses_other_sets_of_features():
-    features, lims = np.array([1, 2, 1], np.uint32), np.array([0, 2, 3], np.uint64)
-    sets, rows, numbers = (
-        _kernel.FeatureSets(features, lims),
-        np.zeros(2, np.uint64),
-        np.arange(2, dtype=np.uint64),
-    )
-    assert sets.similarities(numbers, numbers[::-1].copy()).tolist() == [0.5, 0.5]
-    with pytest.raises(ValueError, match="no such set"):
-        sets.similarities(numbers, numbers + np.uint64(1))
-    with pytest.raises(ValueError, match="columns of different lengths"):
-        sets.similarities(numbers, numbers[:1])
-    for wrong in ([0, 2, 4], [0, 3, 2], []):
-        with pytest.raises(ValueError, match="offsets"):
-            _kernel.FeatureSets(features, np.array(wrong, np.uint64))
-    one_group = np.array([0, 2], np.uint64)
-    for changed, message in (
-        ((rows, one_group, numbers[:1], 0, 0.5, 1), "a set for each row"),
-        ((rows, one_group, numbers + np.uint64(1), 0, 0.5, 1), "no such set"),
-        (
-            (rows, np.array([0, 1], np.uint64), numbers, 0, 0.5, 1),
-            "the groups are those of the rows",
-        ),
-        (
-            (rows, np.array([1, 2], np.uint64), numbers, 0, 0.5, 1),
-            "the groups are those of the rows",
-        ),
-        ((rows, one_group, numbers, 0, 0.5, 257), "too many"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            sets.representatives(*changed)

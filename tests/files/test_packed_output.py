@@ -58,6 +58,7 @@ def test_rows_of_writers_come_back(tmp_path, extension, name):
     assert UNPACKED[extension](path.read_bytes()) == plain.read_bytes()
 
 
+@pytest.mark.full
 def test_bytes_do_not_depend_on_the_size_of_writes(tmp_path, extension):
     rng = random.Random(1)
     words = [b"one ", b"two ", b"three ", b"\n"]
@@ -102,6 +103,7 @@ def test_kept_rows_and_lists_of_jobs(here, extension, name):
     )
 
 
+@pytest.mark.full
 def test_plans_write_the_bytes_of_one_process(here, extension):
     arguments = (*TEXT_FIELD, "-q", "--removed")
     fine("dedup", "a.jsonl", f"b.jsonl{extension}", *arguments, f"r.tsv{extension}")

@@ -212,6 +212,7 @@ def test_rules_remove_what_dedup_removes():
     assert len(counts) > 4
 
 
+@pytest.mark.full
 def test_rules_find_the_copies_of_which_dedup_removes_one():
     table = pa.table({"text": texts_of(40)})
     changes = ["words=5", "truncate=0.2", "boilerplate=0.3", "typos=0.02"]

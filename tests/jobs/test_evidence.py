@@ -66,6 +66,7 @@ def test_rows_name_their_files_within_the_folder(corpus):
     assert [tuple(row.values()) for row in columns] == expected
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("suffix", ["tsv", "csv", "jsonl", "parquet"])
 def test_a_plan_lists_the_files_with_the_same_bytes(corpus, suffix):
     arguments = ("pages", "--text-field", "text", "--id-field", "id", "--quiet")

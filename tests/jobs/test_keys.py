@@ -390,6 +390,7 @@ CASES = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("sizes", [{}, {"part_bytes": 3000, "slice_rows": 30, "star_rows": 0}])
 def test_a_plan_has_the_bytes_of_one_process(tmp_path, case, sizes):

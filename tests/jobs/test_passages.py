@@ -162,6 +162,7 @@ def runs(flags):
     ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("keep", ["first", "longest", "highest"])
 @pytest.mark.parametrize("spilled", [False, True])
 def test_against_a_suffix_automaton(set_limits, monkeypatch, keep, spilled):
@@ -435,6 +436,7 @@ def test_the_white_space_with_more_lines_stays():
         assert cut(f"{left}{COPIED}{right}") == []
 
 
+@pytest.mark.full
 def test_whole_lines():
     """A line goes if all of its words go; blank lines within go, too."""
     rng = random.Random(4)
@@ -510,6 +512,7 @@ def test_documents_above_a_share_go_whole():
         assert removed_rows(result, "row") == [(n,) for n in range(6) if n not in left]
 
 
+@pytest.mark.full
 def test_threads_and_memory_give_the_same_bytes(tmp_path, set_limits):
     rng = random.Random(3)
     texts = [" ".join(text) for _ in range(8) for text in drawn(rng)]

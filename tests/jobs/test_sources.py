@@ -107,6 +107,7 @@ def test_fingerprints_have_sources_too(tmp_path):
     assert found(sources) == {"a": (2, 1), "b": (1, 0)}
 
 
+@pytest.mark.full
 def test_a_million_sources():
     """The values of a column of hosts are all different."""
     count = 1_000_000

@@ -40,6 +40,7 @@ def removed_rows(rows, **options):
     }, {frozenset(ids) for ids in result.clusters}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("options", [{}, {"lossless": True}, {"keep": "first", "threshold": 0.4}])
 def test_equals_each_value_alone(options):
     crossed = 0

@@ -254,7 +254,8 @@ class FeatureSets {
     return out.array(a.size());
   }
 
-  // The row that stays for each row of some groups; see decide_groups. Row i has the set numbers[i].
+  // The row that stays for each row of some groups; see decide_groups. Row i has the set
+  // numbers[i].
   nb::object decide(Words numbers, Words lims, Words digests, Bytes stays, double contained,
                     double similar, const Stop* stop) const {
     const size_t n = numbers.size(), groups = count_of_spans(n, lims);
@@ -264,14 +265,12 @@ class FeatureSets {
     need(n <= UINT32_MAX, "too many");
     check_numbers(numbers);
     Buffer<uint64_t> out(n);
-    const ContainmentGroups of{sets_,
-                               numbers.data(),
-                               digests.data(),
-                               stays.size() ? stays.data() : nullptr,
-                               lims.data(),
-                               groups};
+    const ContainmentGroups of{sets_,          numbers.data(),
+                               digests.data(), stays.size() ? stays.data() : nullptr,
+                               lims.data(),    groups};
     const ContainmentRule rule{contained, similar};
-    if (!call(stop, [&](Stopper* stopping) { return decide_groups(of, rule, out.get(), stopping); }))
+    if (!call(stop,
+              [&](Stopper* stopping) { return decide_groups(of, rule, out.get(), stopping); }))
       raise("MemoryLimitError", "out of memory while texts were compared: use fewer threads");
     return out.array(n);
   }

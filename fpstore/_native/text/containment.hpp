@@ -35,8 +35,9 @@ struct ContainmentGroups {
 };
 
 // In the order of a group, a set goes if the rule lets it go for one before it that stays: for an
-// equal one, or else for the one that contains most of it, the first of several. Writes the row that stays for each row, its
-// own if it stays. False when memory runs out; a call that is stopped has done a part.
+// equal one, or else for the one that contains most of it, the first of several. Writes the row
+// that stays for each row, its own if it stays. False when memory runs out; a call that is stopped
+// has done a part.
 bool decide_groups(const ContainmentGroups& groups, const ContainmentRule& rule, uint64_t* kept,
                    Stopper* stop);
 

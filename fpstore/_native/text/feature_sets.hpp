@@ -7,8 +7,8 @@ namespace fpstore {
 
 // Appends the features of each row of texts, as the lower halves of their hashes, ascending, each
 // once. Row i of the results, of three words, has where its features end, a digest of them, and how
-// many of the first ones are its sample: those below 2^32 options.samples / n, for n features. False when
-// memory runs out.
+// many of the first ones are its sample: those below 2^32 options.samples / n, for n features.
+// False when memory runs out.
 bool feature_sets(const Texts& texts, const TextOptions& options, const TextResults& results,
                   std::vector<uint32_t>* features);
 

@@ -114,8 +114,10 @@ def test_of_a_piece_that_is_partly_on_disk_nothing_is_mapped(disk_path, evicted)
     # a system that does not tell, or a file system in memory, which evicts nothing
     if not there or there == size:
         assert mapped == (there or 0)
-    elif there >= size - (1 << 20):  # a system that needs memory evicts more
+    elif there == size - (1 << 20):
         assert mapped == (1 << 20 if evicted == 0 else PIECE)
+    else:  # a system that needs memory evicts more, and one with large pages less
+        assert mapped <= there
 
 
 @pytest.mark.sampled(1)

@@ -454,6 +454,7 @@ def refuses_another(arguments, name):
     Path(name).unlink()
 
 
+@pytest.mark.full
 def test_the_rest_of_the_folder_of_an_ended_job_goes(job_folder):
     """A kill as the folder is removed leaves results without a plan, beside the whole output."""
     arguments = command("pairs", "p")

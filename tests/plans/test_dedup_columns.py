@@ -43,6 +43,7 @@ def crowd(rng, row):
 SMALL = {"slice_rows": 300, "part_bytes": 20_000}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("suffix", "sizes", "salted"),
     [("parquet", {}, True), ("parquet", SMALL, False), ("csv", SMALL, True)],

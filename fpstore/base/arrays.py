@@ -120,6 +120,27 @@ def distinct_places(rows: Words) -> tuple[Words, npt.NDArray[np.intp]]:
     return ascending[first], which
 
 
+def first_places(*columns: Words) -> npt.NDArray[np.intp]:
+    """Return for each row of columns of words the first place that has the same row."""
+    rows = columns[0] if len(columns) == 1 else np.column_stack(columns)
+    if (words := row_words(rows)) == 3:  # which the kernel does not sort
+        rows, words = np.column_stack([rows, np.zeros(len(rows), np.uint64)]), 4
+    ordered = sort_with_places(rows)
+    is_first, places = is_run_start(ordered[:, :words]), ordered[:, words].view(np.intp)
+    firsts = np.empty(len(rows), np.intp)
+    firsts[places] = places[is_first][np.cumsum(is_first) - 1]
+    return firsts
+
+
+def repeated_places(
+    *columns: Words,
+) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Return the places of rows that repeat an earlier one, ascending, and the first of each."""
+    firsts = first_places(*columns)
+    repeats = np.flatnonzero(firsts != np.arange(len(firsts)))
+    return repeats, firsts[repeats]
+
+
 def nth_combinations(numbers: Lims, sizes: Lims) -> tuple[Lims, Lims]:
     """Return the n-th pairs (i, j), for numbers n from 0.
 

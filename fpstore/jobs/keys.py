@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.base.aliases import Flags, Words
-from fpstore.base.arrays import distinct_places, is_run_start, stable_order
+from fpstore.base.arrays import first_places, repeated_places
 from fpstore.io.keys import WORDS, has_key
 from fpstore.jobs.bands import MIXER
 from fpstore.jobs.evidence import EQUAL_KEY, EXACT, Evidence
@@ -69,9 +69,8 @@ class KeyColumn(NamedTuple):
         places, hashes = self
         if searched is not None:
             places, hashes = places[searched[places]], hashes[searched[places]]
-        firsts = first_places(hashes)
-        repeats = np.flatnonzero(firsts != np.arange(len(firsts)))
-        return places[repeats].astype(np.uint64), places[firsts[repeats]].astype(np.uint64)
+        repeats, firsts = repeated_places(hashes)
+        return places[repeats].astype(np.uint64), places[firsts].astype(np.uint64)
 
 
 Keys = dict[str, KeyColumn]  # by one of KINDS
@@ -85,15 +84,6 @@ def join_keys(keys: Keys, others: Keys, rows: int) -> Keys:
         for kind in KINDS
         if kind in keys or kind in others
     }
-
-
-def first_places(hashes: Words) -> npt.NDArray[np.intp]:
-    """Return for each row of hashes the first place that has the same."""
-    distinct, owners = distinct_places(hashes)
-    order = stable_order(owners)
-    firsts = np.empty(len(distinct), np.intp)
-    firsts[owners[order[is_run_start(owners[order])]]] = order[is_run_start(owners[order])]
-    return firsts[owners]
 
 
 def unite_keys(sets: _kernel.Sets, keys: Keys, searched: Flags | None) -> None:

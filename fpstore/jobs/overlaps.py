@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.base.aliases import Counts, Flags, Words
-from fpstore.base.arrays import HALF_BITS, is_run_start, list_lims, slices, spans, stable_order
+from fpstore.base.arrays import HALF_BITS, is_run_start, list_lims, repeated_places, slices, spans
 from fpstore.base.resources import Resources
 from fpstore.building.external_sort import Sorter
 from fpstore.errors import InputError, plural
@@ -112,10 +112,25 @@ class Shared(NamedTuple):
         smaller, larger, rare, total = self
         return Shared(smaller[flags], larger[flags], rare[flags], total[flags])
 
+    def summed(self) -> tuple[Shared, npt.NDArray[np.intp]]:
+        """Return each pair once, of ascending pairs, and the place where it stands first."""
+        starts = np.flatnonzero(is_run_start(self.smaller) | is_run_start(self.larger))
+        rare, total = (
+            np.add.reduceat(counts, starts) if len(starts) else counts
+            for counts in (self.rare, self.total)
+        )
+        return Shared(self.smaller[starts], self.larger[starts], rare, total), starts
 
-def share_several(shared: Shared, sizes: npt.NDArray[np.int64]) -> Flags:
-    """Return which pairs share MIN_SHARED features, or all of a text of one; most share one."""
-    flags: Flags = (shared.total >= MIN_SHARED) | (sizes[shared.smaller.view(np.intp)] == 1)
+
+def _least_shared(sizes: npt.NDArray[np.int64], least: float) -> npt.NDArray[np.float64]:
+    """Return how many features a text of each size shares at least: one says little."""
+    counts: npt.NDArray[np.float64] = np.minimum(MIN_SHARED, np.ceil(sizes * least))
+    return counts
+
+
+def share_several(shared: Shared, sizes: npt.NDArray[np.int64], least: float) -> Flags:
+    """Return which pairs may share ``least`` of the smaller text; most pairs share one feature."""
+    flags: Flags = shared.total >= _least_shared(sizes[shared.smaller.view(np.intp)], least)
     return flags
 
 
@@ -136,7 +151,7 @@ def may_contain(
     share = np.minimum(SAMPLES / np.maximum(larger_sizes, 1), 1.0)
     own_share = np.minimum(SAMPLES / np.maximum(sizes, 1), 1.0)
     mean = sizes * share
-    floor = np.minimum(MIN_SHARED, np.ceil(sizes * least))
+    floor = _least_shared(sizes, least)
 
     def bound(expected: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
         deviation = np.sqrt(np.maximum(expected, 0) * (1 - share))
@@ -181,7 +196,7 @@ def connect_by_overlaps(
             return sets.names()
     distinct = _unite_equal(sets, texts, searched, within)
     least, done = rule.least_containment, 0
-    for shared, crowded in _shared_pairs(texts, distinct, resources, within):
+    for shared, crowded in _shared_pairs(texts, distinct, resources, within, least):
         smaller, larger = shared.smaller.view(np.intp), shared.larger.view(np.intp)
         near = may_contain(
             shared, texts.sizes[smaller], texts.sizes[larger], crowded[smaller], least
@@ -205,7 +220,7 @@ def link_contained(
 
 
 def _shared_pairs(
-    texts: TextSets, distinct: Words, resources: Resources, within: Within | None
+    texts: TextSets, distinct: Words, resources: Resources, within: Within | None, least: float
 ) -> Iterator[tuple[Shared, Counts]]:
     """Yield pairs of texts, the smaller ones ascending; and the crowded features of each text."""
     memory = resources._replace(memory=resources.memory // 2)
@@ -217,7 +232,7 @@ def _shared_pairs(
         crowded += np.bincount(pairs.crowded.view(np.intp), minlength=len(texts)).astype(np.uint32)
     for part in sorter.groups(lambda _: None):
         shared = count_shared(part.keys, part.counts.view(np.int64))
-        yield shared.select(share_several(shared, texts.sizes)), crowded
+        yield shared.select(share_several(shared, texts.sizes, least)), crowded
 
 
 def pair_keys(pairs: Pairs) -> Words:
@@ -229,16 +244,10 @@ def pair_keys(pairs: Pairs) -> Words:
 
 def count_shared(keys: Words, counts: npt.NDArray[np.int64]) -> Shared:
     """Return the pairs of ascending keys, whose last bit flags a crowded feature."""
-    starts = np.flatnonzero(is_run_start(keys >> np.uint64(1)))
-    none = np.zeros(0, np.int64)
+    mask = np.uint64((1 << HALF_BITS) - 1)
+    smaller, larger = keys >> np.uint64(HALF_BITS), (keys & mask) >> np.uint64(1)
     rare = np.where(keys & np.uint64(1), 0, counts)
-    firsts = keys[starts]
-    return Shared(
-        firsts >> np.uint64(HALF_BITS),
-        (firsts & np.uint64((1 << HALF_BITS) - 1)) >> np.uint64(1),
-        np.add.reduceat(rare, starts) if len(starts) else none,
-        np.add.reduceat(counts, starts) if len(starts) else none,
-    )
+    return Shared(smaller, larger, rare, counts).summed()[0]
 
 
 def _unite_equal(
@@ -246,17 +255,10 @@ def _unite_equal(
 ) -> Words:
     """Unite texts of equal digests and values; return the first of each, ascending."""
     numbers = np.arange(len(texts)) if searched is None else np.flatnonzero(searched)
-    digests = texts.digests[numbers]
-    if within is None:
-        order = stable_order(digests)
-        is_first = is_run_start(digests[order])
-    else:
-        codes = within.codes[numbers]
-        order = np.lexsort((codes, digests))
-        is_first = is_run_start(digests[order]) | is_run_start(codes[order])
-    firsts = order[is_first][np.cumsum(is_first) - 1]
-    sets.unite(numbers[order].astype(np.uint64), numbers[firsts].astype(np.uint64))
-    return np.sort(numbers[order[is_first]]).astype(np.uint64)
+    values = [] if within is None else [within.codes[numbers].astype(np.uint64)]
+    repeats, firsts = repeated_places(texts.digests[numbers], *values)
+    sets.unite(numbers[repeats].astype(np.uint64), numbers[firsts].astype(np.uint64))
+    return np.delete(numbers, repeats).astype(np.uint64)
 
 
 def _lists(

@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.base.aliases import Words
+from fpstore.base.arrays import repeated_places
 from fpstore.io.keys import WORDS, has_key
-from fpstore.jobs.keys import KINDS, KeyColumn, Keys, first_places
+from fpstore.jobs.keys import KINDS, KeyColumn, Keys
 from fpstore.plans.shuffle import row_numbers, slice_places
 from fpstore.work.pieces import Pieces, PieceWriter
 
@@ -39,9 +40,8 @@ def linked_by_keys(hashed: Sequence[Pieces], number: int) -> Iterator[tuple[Word
                 numbers.append(row_numbers(part, pieces.read(f"{kind}.places", number)))
                 hashes.append(pieces.read(f"{kind}.hashes", number))
         rows = np.concatenate(numbers)
-        firsts = first_places(np.concatenate(hashes))
-        repeats = np.flatnonzero(firsts != np.arange(len(firsts)))
-        yield rows[firsts[repeats]], rows[repeats]
+        repeats, firsts = repeated_places(np.concatenate(hashes))
+        yield rows[firsts], rows[repeats]
 
 
 def write_member_keys(

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.base.aliases import Words
-from fpstore.base.arrays import distinct_places, is_run_start, stable_order
+from fpstore.base.arrays import distinct_places, is_run_start, repeated_places, stable_order
 from fpstore.base.resources import Resources
 from fpstore.base.width import Width, row_words
 from fpstore.jobs.bands import Groups, link, row_hashes
@@ -57,10 +57,7 @@ def find_repeats(
     The two have the same fingerprint and the same key in each band, so any link to one of them
     connects both.
     """
-    hashes = row_hashes(fingerprints)
-    order = stable_order(hashes)
-    is_new = is_run_start(hashes[order])
-    repeats, firsts = order[~is_new], order[is_new][np.cumsum(is_new)[~is_new] - 1]
+    repeats, firsts = repeated_places(row_hashes(fingerprints))
     columns = chain(fingerprints.reshape(len(fingerprints), row_words(fingerprints)).T, bands)
     while len(repeats) and (values := next(columns, None)) is not None:
         same = values[repeats] == values[firsts]

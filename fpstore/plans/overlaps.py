@@ -18,10 +18,11 @@ from fpstore import _kernel
 from fpstore.base.aliases import Counts, Words
 from fpstore.base.arrays import (
     HALF_BITS,
+    distinct_places,
     is_run_start,
     list_lims,
+    repeated_places,
     slices,
-    sort_with_places,
     stable_order,
 )
 from fpstore.hashing.base import FeatureSets
@@ -103,15 +104,11 @@ def find_equal(plan: PlanFolder, number: int, writer: PieceWriter, write: WriteL
     numbers = np.concatenate(
         [row_numbers(part, part_places) for part, part_places in enumerate(places)]
     )
-    if "equal.within" in hashed[0]:
-        keys = concatenate_arrays(hashed, "equal.within", number)
-        order = np.lexsort((*keys.T, digests))
-        is_first = is_run_start(digests[order]) | is_run_start(keys[order])
-    else:
-        order = stable_order(digests)
-        is_first = is_run_start(digests[order])
-    firsts = order[is_first][np.cumsum(is_first) - 1]
-    a, b = numbers[firsts[~is_first]], numbers[order[~is_first]]
+    values = (
+        [concatenate_arrays(hashed, "equal.within", number)] if "equal.within" in hashed[0] else []
+    )
+    repeats, firsts = repeated_places(digests, *values)
+    a, b = numbers[firsts], numbers[repeats]
     parts, own_places = split_numbers(b)
     writer.add_slices("repeats", own_places.astype(np.uint32), group_places(parts, len(hashed)))
     pairs = [(a, b), *linked_by_keys(hashed, number)]
@@ -154,7 +151,8 @@ def write_pairs(plan: PlanFolder, number: int, writer: PieceWriter) -> None:
     numbers = np.concatenate(
         [row_numbers(part, pieces.read("places", number)) for part, pieces in enumerate(sampled)]
     )
-    distinct, texts = _ranks(numbers)
+    distinct, ranks = distinct_places(numbers)
+    texts = ranks.view(np.uint64)
     keys = sort_key(features, sizes)
     order = stable_order(keys)
     pairs = pair_rows(lists_of(keys[order], texts[order]))
@@ -162,7 +160,7 @@ def write_pairs(plan: PlanFolder, number: int, writer: PieceWriter) -> None:
     starts = np.flatnonzero(is_run_start(sorted_keys))
     shared = count_shared(sorted_keys[starts], np.diff(starts, append=len(sorted_keys)))
     text_sizes = np.empty(len(distinct), np.int64)
-    text_sizes[texts.view(np.intp)] = sizes
+    text_sizes[ranks] = sizes
     smaller, larger = (distinct[side.view(np.intp)] for side in (shared.smaller, shared.larger))
     parts, places = split_numbers(smaller)
     columns: list[npt.NDArray[Any]] = [
@@ -179,15 +177,6 @@ def write_pairs(plan: PlanFolder, number: int, writer: PieceWriter) -> None:
     writer.add_slices("crowded", places.astype(np.uint32), group_places(parts, len(sampled)))
 
 
-def _ranks(numbers: Words) -> tuple[Words, Words]:
-    """Return the distinct numbers, ascending, and the rank of each number among them."""
-    ordered = sort_with_places(numbers)
-    is_new = is_run_start(ordered[:, 0])
-    ranks = np.empty(len(numbers), np.uint64)
-    ranks[ordered[:, 1].view(np.intp)] = np.cumsum(is_new) - 1
-    return np.ascontiguousarray(ordered[is_new, 0]), ranks
-
-
 def write_candidates(plan: PlanFolder, part: int, writer: PieceWriter, least: float) -> None:
     """Write the pairs that may contain each other, with the smaller text, by the larger's part."""
     paired, parts = plan.results("pairs"), len(plan.results("hash"))
@@ -197,13 +186,8 @@ def write_candidates(plan: PlanFolder, part: int, writer: PieceWriter, least: fl
     )
     order = np.lexsort((larger, smaller))
     smaller, larger = smaller[order].astype(np.uint64), larger[order]
-    starts = np.flatnonzero(is_run_start(smaller) | is_run_start(larger))
-    shared = Shared(
-        smaller[starts],
-        larger[starts],
-        *(_sums(column[order], starts) for column in (rare, total)),
-    )
-    several = share_several(shared, texts.sizes)
+    shared, starts = Shared(smaller, larger, rare[order], total[order]).summed()
+    several = share_several(shared, texts.sizes, least)
     shared, starts = shared.select(several), starts[several]
     crowded = np.zeros(len(texts), np.uint32)
     for pieces in paired:
@@ -212,10 +196,6 @@ def write_candidates(plan: PlanFolder, part: int, writer: PieceWriter, least: fl
     near = may_contain(shared, texts.sizes[places], sizes[order][starts], crowded[places], least)
     places, larger = places[near], shared.larger[near]
     _write_texts(writer, texts, places, larger, parts)
-
-
-def _sums(counts: npt.NDArray[np.int64], starts: npt.NDArray[np.intp]) -> npt.NDArray[np.int64]:
-    return np.add.reduceat(counts, starts) if len(starts) else counts
 
 
 def _write_texts(

@@ -187,6 +187,14 @@ def test_one_feature_of_several_does_not_decide():
         assert matches(one + 1, size, larger_size)[0]
 
 
+def test_half_of_a_text_of_two_pieces_is_one():
+    """One shared piece is enough if the rule asks for no more."""
+    texts = ["one two three four", "one two three five six seven eight"]  # pieces of three words
+    labels = labels_of(text_sets(texts), Rule(0.5, 0.5))
+    assert labels == [0, 0]
+    assert labels_of(text_sets(texts), Rule(0.8, 0.5)) == [0, 1]
+
+
 def test_few_features_that_are_rare_do_not_decide():
     """All others are of a template: three are too few to say."""
     rare = np.array([3])

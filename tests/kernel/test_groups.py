@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from fpstore import _kernel
+from fpstore.base.arrays import first_places, repeated_places
 from fpstore.jobs.clusters import are_distinct
 from fpstore.jobs.grouping import members_in_sets
 
@@ -109,3 +110,17 @@ def test_representatives_are_looked_for_up_to_a_bound():
     assert result[-2] == 0
     assert distances == sum(min(kept, most) for kept in [*range(count - 1), count - 2])
     assert compared <= 3 * 2 * count
+
+
+@pytest.mark.parametrize("words", [1, 2, 3, 4])
+def test_first_places_of_equal_rows(words):
+    rng = np.random.default_rng(words)
+    rows = rng.integers(0, 3, (200, words)).astype(np.uint64)
+    seen = {}
+    expected = [seen.setdefault(tuple(row), place) for place, row in enumerate(rows.tolist())]
+    columns = [rows[:, 0], rows[:, 1:]] if words > 1 else [rows[:, 0]]
+    assert first_places(*columns).tolist() == expected
+    repeats, firsts = repeated_places(*columns)
+    pairs = [(place, first) for place, first in enumerate(expected) if place != first]
+    assert list(zip(repeats.tolist(), firsts.tolist(), strict=True)) == pairs
+    assert first_places(*(column[:0] for column in columns)).tolist() == []

@@ -17,11 +17,10 @@ from fpstore.calibration.rates import Places, Rate
 from fpstore.calibration.settings import CalibrationOptions, Setting
 from fpstore.design.joins import JoinDesign, scan_design
 from fpstore.hashing.base import Hashed
-from fpstore.jobs.dedup import choose_by_rule
+from fpstore.jobs.deciding import decide_by_texts
 from fpstore.jobs.dedup_job import DedupJob, DedupSpec
 from fpstore.jobs.grouping import Grouping, Members, group_members, members_in_sets
 from fpstore.jobs.joining import connect_rows
-from fpstore.jobs.keys import KeySteps
 from fpstore.jobs.overlaps import connect_by_overlaps
 from fpstore.jobs.text_sets import (
     LOSSLESS_CONTAINMENT,
@@ -164,16 +163,14 @@ class Removals:
         assert job.rule is not None
         rule = job.rule
         connected, _ = members_in_sets(connect_by_overlaps(texts, rule, self._resources, searched))
-        steps = KeySteps({}, len(texts))
-        members = choose_by_rule(connected, texts, job, lambda ids: ids, None, len(texts), steps)
-        near = len(connected.documents) - len(members.documents)
-        verdict = self._judge(members, int(searched.sum()))
+        decision = decide_by_texts(connected, texts, {}, job, lambda ids: ids)
+        verdict = self._judge(decision.members, int(searched.sum()))
         return RuleMeasurement(
             setting,
             rule,
             {name: _rate_found(texts, pairs, rule) for name, pairs in copies.items()},
             *verdict,
-            near,
+            decision.near,
             verdict.fits(self._options.most_wrong),
         )
 

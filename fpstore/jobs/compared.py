@@ -41,7 +41,7 @@ class ComparedRows(NamedTuple):
 
     ``is_compared`` has a flag for each row of the corpus. With keys of bands, fingerprints and the
     numbers of rows lie in temporary files. ``texts`` has the sets of features, if texts decide;
-    ``keys`` the keys of rows, if some have any. Fingerprints that were not made have no words.
+    ``keys`` the keys of rows that have any. Fingerprints that were not made have no words.
     ``labels`` has columns of labels by name, for all rows.
     """
 
@@ -52,43 +52,52 @@ class ComparedRows(NamedTuple):
     scores: Words | None  # keys of `fpstore.io.scores`
     bands: BandKeys | None
     texts: TextSets | None = None
-    keys: Keys | None = None
+    keys: Mapping[str, KeyColumn] = {}  # by one of KINDS
     pages: int = 0  # of HTML, which are compared by their whole texts
     labels: Mapping[str, LabelColumn] = {}
 
 
+class ComparedColumns(NamedTuple):
+    """Which columns of rows are compared, and what is made of texts.
+
+    That may be sets of features, fingerprints, or both; fingerprints may have keys of bands. With
+    ``refuses_unknown``, a row without text, fingerprint or id is an InputError.
+    """
+
+    projection: Projection
+    fingerprinter: Fingerprinter[Any] | None
+    bands: Bands | None = None
+    makes_sets: bool = False
+    makes_fingerprints: bool = True
+    refuses_unknown: bool = False
+
+
 def compared_rows(
     corpus: RowSource,
-    projection: Projection,
-    fingerprinter: Fingerprinter[Any] | None,
+    columns: ComparedColumns,
     resources: Resources,
-    refused: bool,
-    checkpoint: Checkpoint | None,
-    bands: Bands | None = None,
+    checkpoint: Checkpoint | None = None,
     may_be_empty: bool = False,
-    sets: bool = False,
-    fingerprints: bool = True,
     label_codes: Mapping[str, LabelCodes] | None = None,
 ) -> ComparedRows:
     """Read the rows of a corpus, whose texts are hashed by threads.
 
-    Rows in a checkpoint are not read again. With ``refused``, a row without text, fingerprint or id
-    is an InputError; so is a corpus without rows, unless it ``may_be_empty``. ``sets`` and
-    ``fingerprints`` say what is made of texts. ``label_codes`` has the codes of labels that other
-    rows share, by the columns.
+    Rows in a checkpoint are not read again. A corpus without rows is an InputError, unless it
+    ``may_be_empty``. ``label_codes`` has the codes of labels that other rows share, by the columns.
     """
     corpus.limit_memory(resources.memory)
+    projection, fingerprinter, bands = columns[:3]
     keys = spilled = None
     if bands is not None:
         assert isinstance(fingerprinter, MinHashSketcher)
         fingerprinter = fingerprinter.with_bands(bands)
         keys = BandKeys(bands.number)
         spilled = SpilledNumbers(np.uint64)
-    words = projection.width.words if fingerprints else 0
-    texts = TextSetsWriter(resources.memory) if sets else None
+    words = projection.width.words if columns.makes_fingerprints else 0
+    texts = TextSetsWriter(resources.memory) if columns.makes_sets else None
     hash_texts: HashTexts | None = (
-        partial(fingerprinter.hashed_sets, fingerprints=fingerprints)
-        if sets and fingerprinter is not None
+        partial(fingerprinter.hashed_sets, fingerprints=columns.makes_fingerprints)
+        if columns.makes_sets and fingerprinter is not None
         else None
     )
 
@@ -113,7 +122,7 @@ def compared_rows(
     ids, done, pages = SpooledIds(), 0, 0
     for batch in read() if checkpoint is None else _read_with_checkpoint(checkpoint, read):
         is_compared = batch.flags
-        if refused and not is_compared.all():
+        if columns.refuses_unknown and not is_compared.all():
             raise _missing_value_error(corpus, done + int(np.argmin(is_compared)))
         done += len(is_compared)
         pages += batch.whole_pages

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from fpstore.base.aliases import Flags, Lims, Words
+from fpstore.base.aliases import Flags
 from fpstore.base.arguments import printable
-from fpstore.base.arrays import HALF_BITS, distinct_places, list_lims, list_numbers
+from fpstore.base.arrays import HALF_BITS, distinct_places
 from fpstore.base.keywords import keyword
 from fpstore.base.resources import Resources
-from fpstore.base.width import distances_between
 from fpstore.errors import InputError, StoreExistsError, plural
 from fpstore.hashing.plain_pages import PlainPages
-from fpstore.hashing.wrapper import unwrap_minhash
 from fpstore.io.parquet import TableRows
 from fpstore.io.shards import ShardNames
 from fpstore.io.source import RowSource
@@ -29,35 +26,33 @@ from fpstore.jobs.annotations import Annotation, Annotations
 from fpstore.jobs.bands import connect_by_bands
 from fpstore.jobs.clusters import Clusters
 from fpstore.jobs.compared import ComparedRows, compared_rows
+from fpstore.jobs.deciding import Decision, decide_by_fingerprints, decide_by_texts, kept_flags
 from fpstore.jobs.dedup_job import DedupJob
-from fpstore.jobs.evidence import Evidence, near_store, of_distances, of_texts, select
 from fpstore.jobs.excerpts import TextReader, read_excerpts
 from fpstore.jobs.grouping import (
     IdReader,
     Members,
     Numbers,
-    group_members,
     members_in_sets,
-    rank_documents,
-    regroup,
-    rows_at,
 )
 from fpstore.jobs.joining import connect_rows
-from fpstore.jobs.keys import KeySteps, join_keys
-from fpstore.jobs.outputs import Listing, Outputs, check_outside, share_a_file
+from fpstore.jobs.keys import join_keys
+from fpstore.jobs.near_reference import (
+    check_reference,
+    check_saved,
+    find_near_reference,
+    split_reference,
+)
+from fpstore.jobs.outputs import Listing, Outputs, check_outside
 from fpstore.jobs.overlaps import connect_by_overlaps
 from fpstore.jobs.pairs import join_design
-from fpstore.jobs.reference import STAGE as REFERENCE_STAGE
 from fpstore.jobs.reference import (
     NearReference,
     Reference,
     id_names,
-    join_side,
-    near_candidates,
 )
 from fpstore.jobs.removed import Removed
 from fpstore.jobs.sources import Sources, loss_error
-from fpstore.jobs.text_sets import Rule, TextSets
 from fpstore.jobs.within import Within
 from fpstore.query.id_lookup import ids_at
 from fpstore.work.checkpoint import Checkpoint, JobIdentity, is_output, open_checkpoint_in
@@ -163,7 +158,7 @@ def deduplicate(
         outputs.open_lists(stack)
         resumed = target is None or is_output(folder, target)
         if reference is not None and reference.adds and checkpoint is not None and resumed:
-            _check_saved(checkpoint, reference, target)
+            check_saved(checkpoint, reference, target)
         documents, result = find_duplicates(corpus, job, resources, checkpoint, reference, resumed)
         if job.excerpts_of is not None:
             reader = TextReader(replace(job.projection, score=None), job.fingerprinter, resources)
@@ -215,69 +210,6 @@ def is_table(corpus: RowSource) -> bool:
     return isinstance(corpus, TableRows) and not corpus.paths
 
 
-def _check_saved(checkpoint: Checkpoint, reference: Reference, target: Path | None) -> None:
-    """Refuse to go on if rows may have been added, and what was near the store before is lost.
-
-    The rows would be near themselves.
-    """
-    written = target is not None or bool(checkpoint.numbers(REFERENCE_STAGE))
-    if written and NearReference.saved(checkpoint) is None:
-        raise InputError(
-            f"{checkpoint.folder}: the rows that were near {reference.path} are damaged or gone, "
-            "and rows of this job may be in the store: delete them there, then remove the output "
-            "and this folder to start anew",
-            path=checkpoint.folder,
-        )
-
-
-def check_reference(
-    reference: Reference, corpus: RowSource, job: DedupJob, outputs: Sequence[Path]
-) -> None:
-    """Raise InputError for a reference that does not fit the corpus or cannot take its rows."""
-    if reference.corpus is not None and share_a_file(corpus, reference.corpus):
-        path = reference.corpus.label
-        raise InputError(
-            f"{path}: is an input too: a reference ({keyword('against')}) is another corpus",
-            path=path,
-        )
-    if reference.adds and job.projection.id is None:
-        raise InputError(
-            f"{keyword('add', True)} stores the ids of rows: name their column with {keyword('id')}"
-        )
-    for store in reference.stores:
-        check_store(str(store.path), store, job, outputs)
-
-
-def check_store(path: str, store: Any, job: DedupJob, outputs: Sequence[Path]) -> None:
-    """Raise InputError for a store that cannot be the reference of a job."""
-    description = None if job.fingerprinter is None else job.fingerprinter.describe()
-    if store.width != job.projection.width.bits:
-        message = (
-            f"{path}: holds {store.width} bits, and the corpus has fingerprints of "
-            f"{job.projection.width.bits}"
-        )
-        raise InputError(message, expected=store.width, got=job.projection.width.bits)
-    stored = store.fingerprinter
-    within = Path(path).resolve()
-    for output in outputs:
-        if output.resolve().is_relative_to(within):
-            raise InputError(
-                f"{printable(output)}: is in the store {printable(path)}: name a place outside",
-                path=output,
-            )
-    if description is not None and stored != description:
-        reason = (
-            "does not know how its fingerprints were made"
-            if stored is None
-            else f"has fingerprints of {stored['name']}"
-        )
-        message = (
-            f"{path}: {reason}, and this job would make others: leave out method, width and other "
-            "options of fingerprints"
-        )
-        raise InputError(message, expected=stored, got=description)
-
-
 def find_duplicates(
     corpus: RowSource,
     job: DedupJob,
@@ -291,32 +223,31 @@ def find_duplicates(
     A checkpoint has the fingerprints, and links of duplicates. If ``resumed``, the output is there,
     and the documents near the reference, as they were before it was written, are in the checkpoint.
     """
-    documents = compared_rows(
-        corpus,
-        job.projection,
-        job.fingerprinter,
-        resources,
-        job.unknown == "refuse",
-        checkpoint,
-        job.bands,
-        sets=job.rule is not None,
-        fingerprints=job.makes_fingerprints,
-    )
+    documents = compared_rows(corpus, job.columns, resources, checkpoint)
     near = None
     if reference is not None and (job.rule is None or reference.has_stores):
-        near = _find_near_reference(reference, documents, job, resources, checkpoint, resumed)
+        near = find_near_reference(reference, documents, job, resources, checkpoint, resumed)
         # an error comes before the corpus is compared with itself
         near.refuse_unwritable(reference.path, corpus.forbidden_in_ids)
-    near_kept = 0
+    searched = None
+    if near is not None:
+        searched = np.ones(len(documents.rows), bool)
+        searched[near.places] = False
     if job.rule is None:
-        members = _group_documents(job, documents, near, resources, checkpoint)
-        evidence = of_distances(distances_from_kept(documents.fingerprints, members))
-    else:
-        members, near, evidence, near_kept = _decide_by_texts(
-            documents, near, job, resources, reference
+        decision = decide_by_fingerprints(
+            _connect_by_fingerprints(job, documents, searched, resources, checkpoint),
+            documents.fingerprints,
+            job.grouping,
+            _id_reader(documents),
+            documents.scores,
         )
-        if near is not None and reference is not None:
+    else:
+        other = None if reference is None else reference.corpus
+        decision, in_corpus = _decide_by_texts(documents, searched, job, resources, other)
+        if in_corpus is not None and reference is not None:
+            near = in_corpus if near is None else NearReference.joined([near, in_corpus])
             near.refuse_unwritable(reference.path, corpus.forbidden_in_ids)
+    members, evidence = decision.members, decision.evidence
     rows = documents.rows
     removed_rows = rows[members.documents[members.is_removed].view(np.intp)]
     near_rows = rows[:0] if near is None else rows[near.places]
@@ -337,50 +268,7 @@ def find_duplicates(
         else Annotations(job.annotation, documents, members, removed, flags, job.projection.id)
     )
     return documents, Deduplication(
-        flags, clusters, not_compared, removed, near_kept, pages, sources, annotated
-    )
-
-
-def kept_flags(
-    is_compared: Flags, unknown: str, removed: Iterable[npt.NDArray[np.integer]]
-) -> Flags:
-    """Return which rows are kept, from arrays of removed rows and the rule for unknown ones."""
-    flags: Flags = is_compared | (unknown == "keep")
-    for rows in removed:
-        flags[rows] = False
-    return flags
-
-
-def distances_from_kept(fingerprints: Words, members: Members) -> npt.NDArray[np.uint16]:
-    """Return the distance of each member from the first of its group."""
-    distances = np.empty(len(members.documents), np.uint16)
-    firsts = members.documents[members.lims[list_numbers(members.lims)]].view(np.intp)
-    for start in range(0, len(distances), COMPARED_AT_ONCE):
-        batch = slice(start, start + COMPARED_AT_ONCE)
-        distances[batch] = distances_between(
-            fingerprints[members.documents[batch].view(np.intp)], fingerprints[firsts[batch]]
-        )
-    return distances
-
-
-def _group_documents(
-    job: DedupJob,
-    documents: ComparedRows,
-    near: NearReference | None,
-    resources: Resources,
-    checkpoint: Checkpoint | None,
-) -> Members:
-    """Return the groups of documents by fingerprints, the kept one first.
-
-    Documents that are near a reference are in none.
-    """
-    members = _connect_documents(job, documents, near, resources, checkpoint)
-    return group_members(
-        members,
-        job.grouping,
-        lambda span: rows_at(documents.fingerprints, members.documents[span]),
-        _id_reader(documents),
-        documents.scores,
+        flags, clusters, not_compared, removed, decision.near, pages, sources, annotated
     )
 
 
@@ -389,162 +277,59 @@ def _id_reader(documents: ComparedRows) -> IdReader:
     return lambda numbers: numbers if ids is None else ids_at(ids, numbers)
 
 
-def of_members(texts: TextSets, members: Members, rule: Rule, steps: KeySteps) -> Evidence:
-    """Return the evidence of each member beside the first of its group."""
-    firsts = members.documents[members.lims[list_numbers(members.lims)]]
-    evidence = of_texts(texts, members.documents, firsts, rule)
-    return steps.explain(evidence, members.documents) if steps.keys else evidence
-
-
 def _decide_by_texts(
     documents: ComparedRows,
-    near: NearReference | None,
+    searched: Flags | None,
     job: DedupJob,
     resources: Resources,
-    reference: Reference | None,
-) -> tuple[Members, NearReference | None, Evidence, int]:
-    """Return the groups of documents by a rule, those near a reference, and the evidence.
+    reference: RowSource | None,
+) -> tuple[Decision, NearReference | None]:
+    """Decide documents by their texts; return those that go for one of another corpus, too.
 
-    And how many documents are connected with others, but in no group. ``near`` are documents near a
-    store. The documents of another corpus stay in any case, and others go for them.
+    The documents of that corpus stay. ``searched`` flags the documents that are compared; None:
+    all.
     """
     assert job.rule is not None
     assert documents.texts is not None
-    texts, keys, searched = documents.texts, documents.keys or {}, None
-    if near is not None:
-        searched = np.ones(len(texts), bool)
-        searched[near.places] = False
-    other, labeled = None, [documents]
-    if reference is not None and reference.corpus is not None:
-        labels = () if job.within is None else (job.within,)
-        projection = replace(job.projection, score=None, labels=labels)
-        other = compared_rows(
-            reference.corpus,
-            projection,
-            job.fingerprinter,
-            resources,
-            False,
-            None,
-            sets=True,
-            fingerprints=False,
-            label_codes={name: documents.labels[name].names for name in labels},
-        )
+    texts, keys, parts = documents.texts, documents.keys, [documents]
+    own = len(texts)
+    if reference is not None:
+        columns = job.reference_columns
+        codes = {name: documents.labels[name].names for name in columns.projection.labels}
+        other = compared_rows(reference, columns, resources, label_codes=codes)
         assert other.texts is not None
-        keys = join_keys(keys, other.keys or {}, len(texts))
+        keys = join_keys(keys, other.keys, own)
         texts = texts.followed_by(other.texts, resources.memory)
         if searched is not None:
             searched = np.append(searched, np.ones(len(other.texts), bool))
-        labeled.append(other)
-    within = (
-        None
-        if job.within is None
-        else Within.of_columns(
-            [part.labels[job.within] for part in labeled], [part.rows for part in labeled]
-        )
-    )
-    if within is not None:
-        codes = within.codes.astype(np.uint64)
-        keys = {kind: column.inside(codes) for kind, column in keys.items()}
-    connected = connect_by_overlaps(texts, job.rule, resources, searched, keys, within)
+        parts.append(other)
+    within = None
+    if job.within is not None:
+        columns_of_parts = [part.labels[job.within] for part in parts]
+        within = Within.of_columns(columns_of_parts, [part.rows for part in parts])
+        values = within.codes.astype(np.uint64)
+        keys = {kind: column.inside(values) for kind, column in keys.items()}
+    sets = connect_by_overlaps(texts, job.rule, resources, searched, keys, within)
     resources.report("deciding", 0)
-    connected_members = members_in_sets(connected)[0]
-    own = len(documents.texts)
-    steps = KeySteps(keys, len(texts))
-    members = choose_by_rule(
-        connected_members, texts, job, _id_reader(documents), documents.scores, own, steps
+    connected = members_in_sets(sets)[0]
+    decision = decide_by_texts(
+        connected, texts, keys, job, _id_reader(documents), documents.scores, own
     )
-    alone = int((connected_members.documents < own).sum() - (members.documents < own).sum())
-    near_kept = 0 if job.is_exact else alone
-    evidence = of_members(texts, members, job.rule, steps)
-    if other is not None:
-        assert reference is not None
-        assert reference.corpus is not None
-        members, in_corpus, evidence = _split_reference(
-            members, evidence, other, reference.corpus, own
-        )
-        near = in_corpus if near is None else NearReference.joined([near, in_corpus])
-    return members, near, evidence, near_kept
+    if reference is None:
+        return decision, None
+    return split_reference(decision, parts[1], reference, own)
 
 
-def choose_by_rule(
-    members: Members,
-    texts: TextSets,
-    job: DedupJob,
-    fetch_ids: IdReader,
-    scores: Words | None,
-    own: int,
-    steps: KeySteps,
-) -> Members:
-    """Return the groups by the rule of a job, from connected groups; the kept document is first.
-
-    Keys decide before texts do. The documents from number ``own`` on are those of a reference,
-    which stay.
-    """
-    rule = job.rule
-    assert rule is not None
-    is_own = members.documents < own
-    ranks = np.zeros(len(members.documents), np.uint64)
-    ranks[is_own] = rank_documents(
-        members.documents[is_own], job.grouping.keep, texts, fetch_ids, scores
-    )
-
-    def choose(span: slice, order: npt.NDArray[np.intp], lims: Lims) -> Words:
-        documents, stays = members.documents[span][order], ~is_own[span][order]
-        chosen = steps.choose(documents.view(np.intp), stays)
-        left = np.flatnonzero(chosen == np.arange(len(chosen)))
-        left_lims = np.searchsorted(left, lims)
-        by_texts = np.arange(len(chosen))
-        by_texts[left] = left[
-            texts.decide(
-                documents[left],
-                left_lims,
-                rule,
-                stays[left].view(np.uint8) if stays.any() else None,
-            ).view(np.intp)
-        ]
-        return by_texts[chosen].astype(np.uint64)
-
-    return regroup(members, ranks, choose, ~is_own)
-
-
-def _split_reference(
-    members: Members, evidence: Evidence, other: ComparedRows, corpus: RowSource, own: int
-) -> tuple[Members, NearReference, Evidence]:
-    """Return the groups of documents, and those that go for a document of a reference.
-
-    The latter are numbered from ``own`` on.
-    """
-    owners = list_numbers(members.lims)
-    firsts = members.documents[members.lims[:-1]]
-    in_reference = (firsts >= own)[owners]
-    near = in_reference & members.is_removed
-    documents = members.documents[near].view(np.intp)
-    order = np.argsort(documents)
-    kept = firsts[owners[near]][order] - np.uint64(own)
-    found = NearReference(
-        documents[order],
-        ids_at(id_names(other), kept),
-        select(select(evidence, near), order),
-        of_store=False,
-    ).in_corpus(corpus, _row_numbers(other, kept))
-    sizes = np.diff(members.lims)[firsts < own]
-    kept_members = Members(list_lims(sizes), members.documents[~in_reference])
-    return kept_members, found, select(evidence, ~in_reference)
-
-
-def _connect_documents(
+def _connect_by_fingerprints(
     job: DedupJob,
     documents: ComparedRows,
-    near: NearReference | None,
+    searched: Flags | None,
     resources: Resources,
     checkpoint: Checkpoint | None,
 ) -> Members:
-    """Return the connected groups of documents that are not near a reference."""
+    """Return the connected groups of the documents that ``searched`` flags; None: of all."""
     resources.report("grouping", 0)
-    searched, radius, width = None, job.grouping.radius, job.projection.width
-    if near is not None:
-        searched = np.ones(len(documents.fingerprints), bool)
-        searched[near.places] = False
+    radius, width = job.grouping.radius, job.projection.width
     if documents.bands is not None:
         sets = connect_by_bands(
             documents.fingerprints, searched, documents.bands, radius, width, resources
@@ -567,84 +352,3 @@ def _connect_documents(
         else searched_places.view(np.uint64)
     )
     return members_in_sets(sets[places], numbers)[0]
-
-
-def _find_near_reference(
-    reference: Reference,
-    documents: ComparedRows,
-    job: DedupJob,
-    resources: Resources,
-    checkpoint: Checkpoint | None,
-    resumed: bool,
-) -> NearReference:
-    """Return the documents whose fingerprints are near a reference.
-
-    A resumed job takes them from its checkpoint: files are as they were when the job began, but its
-    own rows may be in the store.
-    """
-    if checkpoint is not None and (resumed or not reference.has_stores):
-        saved = NearReference.saved(checkpoint)
-        if saved is not None:
-            return saved
-    fingerprints = documents.fingerprints
-    stores = dict(zip(reference.names, reference.stores, strict=True))
-    near = find_near_stores(stores, fingerprints, job, resources)
-    if reference.corpus is not None and job.rule is None:
-        others = np.delete(np.arange(len(fingerprints)), near.places)
-        in_corpus = _find_near_corpus(reference.corpus, fingerprints[others], job, resources)
-        near = NearReference.joined([near, in_corpus.at(others)])
-    near = by_the_rule(near, documents.texts, job)
-    if checkpoint is not None:
-        near.save(checkpoint, of_store=reference.store is not None)
-    return near
-
-
-def by_the_rule(near: NearReference, texts: TextSets | None, job: DedupJob) -> NearReference:
-    """Return documents near a store with the evidence of a job where texts decide."""
-    minhash = unwrap_minhash(job.fingerprinter)
-    if texts is None or job.rule is None or minhash is None:
-        return near
-    similarity = np.array([minhash.jaccard(bits) for bits in near.evidence["distance"].tolist()])
-    return near._replace(
-        evidence=near_store(texts, near.places.view(np.uint64), similarity.astype(np.float64))
-    )
-
-
-def find_near_stores(
-    stores: Mapping[str, Any], fingerprints: Words, job: DedupJob, resources: Resources
-) -> NearReference:
-    """Return the fingerprints that are near stores, by their paths.
-
-    Each is near the first store that has one near it.
-    """
-    none = np.empty(0, np.intp)
-    parts = [NearReference(none, none.astype(np.uint64), of_distances(none.astype(np.uint16)))]
-    others = np.arange(len(fingerprints))
-    for name, store in stores.items():
-        side, rows = store.snapshot(), fingerprints if len(parts) == 1 else fingerprints[others]
-        candidates = near_candidates(
-            side, rows, job.grouping.radius, job.projection.width, resources
-        )
-        near = NearReference.from_candidates(candidates, side, name)
-        parts.append(near.at(others))
-        others = np.delete(others, near.places)
-    return NearReference.joined(parts[1:] or parts)
-
-
-def _find_near_corpus(
-    other: RowSource, fingerprints: Words, job: DedupJob, resources: Resources
-) -> NearReference:
-    """Return the places of fingerprints that are near those of another corpus."""
-    projection = replace(job.projection, score=None, labels=())
-    other_documents = compared_rows(other, projection, job.fingerprinter, resources, False, None)
-    side = join_side(other_documents, job.projection.width)
-    candidates = near_candidates(
-        side, fingerprints, job.grouping.radius, job.projection.width, resources
-    )
-    near = NearReference.from_candidates(candidates, side)
-    return near.in_corpus(other, _row_numbers(other_documents, candidates.numbers))
-
-
-def _row_numbers(documents: ComparedRows, places: Words) -> Words:
-    """Return the numbers of rows among all, by the places of their documents."""
-    return documents.rows[places.view(np.intp)].astype(np.uint64)

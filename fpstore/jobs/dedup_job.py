@@ -28,6 +28,7 @@ from fpstore.io.lines import LineRows
 from fpstore.io.source import Projection, RowSource
 from fpstore.jobs import GROUPINGS, KEEP_RULES, SEARCHES, UNKNOWN
 from fpstore.jobs.annotations import Annotation
+from fpstore.jobs.compared import ComparedColumns
 from fpstore.jobs.excerpts import MAX_CHARACTERS
 from fpstore.jobs.grouping import Grouping
 from fpstore.jobs.reference import Reference
@@ -94,8 +95,27 @@ class DedupJob:
         return isinstance(self.fingerprinter, ExactText)
 
     @property
-    def makes_fingerprints(self) -> bool:
-        return self.rule is None or self.near_store
+    def columns(self) -> ComparedColumns:
+        """The columns of rows that the job compares."""
+        return ComparedColumns(
+            self.projection,
+            self.fingerprinter,
+            self.bands,
+            makes_sets=self.rule is not None,
+            makes_fingerprints=self.rule is None or self.near_store,
+            refuses_unknown=self.unknown == "refuse",
+        )
+
+    @property
+    def reference_columns(self) -> ComparedColumns:
+        """The columns of the rows of another corpus, which stay."""
+        labels = () if self.within is None else (self.within,)
+        return self.columns._replace(
+            projection=replace(self.projection, score=None, labels=labels),
+            bands=None,
+            makes_fingerprints=self.rule is None,
+            refuses_unknown=False,
+        )
 
     def plan_search(self, corpus: RowSource) -> DedupJob:
         """Return the job by :meth:`plan_for_rows` for the rows of a corpus."""

@@ -9,6 +9,7 @@ last one: the row for which it went may have gone in a later step.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -73,7 +74,7 @@ class KeyColumn(NamedTuple):
         return places[repeats].astype(np.uint64), places[firsts].astype(np.uint64)
 
 
-Keys = dict[str, KeyColumn]  # by one of KINDS
+Keys = Mapping[str, KeyColumn]  # by one of KINDS
 _NO_KEYS = KeyColumn(np.empty(0, np.intp), np.empty((0, WORDS), np.uint64))
 
 

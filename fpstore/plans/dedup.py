@@ -34,19 +34,16 @@ from fpstore.io.source import IdColumn, format_by_name
 from fpstore.io.writers import forbidden_characters
 from fpstore.jobs.bands import row_hashes
 from fpstore.jobs.compared import ComparedRows, compared_rows
-from fpstore.jobs.dedup import (
-    by_the_rule,
-    check_store,
-    choose_by_rule,
-    distances_from_kept,
-    find_near_stores,
+from fpstore.jobs.deciding import (
+    Decision,
+    decide_by_fingerprints,
+    decide_by_texts,
     kept_flags,
-    of_members,
 )
 from fpstore.jobs.dedup_job import ONE_PROCESS, DedupJob, DedupSpec
-from fpstore.jobs.evidence import EQUAL_KEY, Evidence, of_distances, select
-from fpstore.jobs.grouping import Members, group_members, members_in_sets, rows_at
-from fpstore.jobs.keys import KeySteps
+from fpstore.jobs.evidence import EQUAL_KEY, select
+from fpstore.jobs.grouping import Members, members_in_sets
+from fpstore.jobs.near_reference import check_store, find_near_stores
 from fpstore.jobs.removed import removed_columns
 from fpstore.jobs.row_set import id_column, id_kind
 from fpstore.jobs.text_sets import LOSSLESS_CONTAINMENT
@@ -259,21 +256,9 @@ class DedupWork(Work):
     def _hash(self, number: int, writer: PieceWriter, resources: Resources) -> None:
         job, part = self.job, self.parts[number]
         with open_part(self.inputs, part, self.spec.encoding) as corpus:
-            refuses_unknown = job.unknown == "refuse"
             if self.output.removed is not None:
                 corpus.forbid_in_ids(forbidden_characters(format_by_name(self.output.removed)))
-            compared = compared_rows(
-                corpus,
-                job.projection,
-                job.fingerprinter,
-                resources,
-                refuses_unknown,
-                None,
-                job.bands,
-                True,
-                sets=job.rule is not None,
-                fingerprints=job.makes_fingerprints,
-            )
+            compared = compared_rows(corpus, job.columns, resources, may_be_empty=True)
             rows_of_files = list(corpus.rows_of_files)
         writer.facts |= {
             "rows": len(compared.is_compared),
@@ -300,7 +285,7 @@ class DedupWork(Work):
                 if job.within is None
                 else column_keys(compared.labels[job.within], compared.rows[places])
             )
-            keys = compared.keys or {}
+            keys = compared.keys
             if within is not None:
                 salts = np.zeros(len(compared.texts), np.uint64)
                 salts[places] = within[:, 0]
@@ -365,8 +350,7 @@ class DedupWork(Work):
         with ExitStack() as opened:
             stores = [opened.enter_context(state.open()) for state in self.against]
             named = dict(zip(self.references, stores, strict=True))
-            near = find_near_stores(named, compared.fingerprints, self.job, resources)
-        near = by_the_rule(near, compared.texts, self.job)
+            near = find_near_stores(named, compared, self.job, resources)
         writer.add("near.rows", compared.rows[near.places].astype(np.uint32))
         writer.add_ids("near.ids", take_ids(id_column(compared.ids), near.places))
         near.write_nearest(writer)
@@ -462,9 +446,8 @@ class DedupWork(Work):
         )
         ids = self._join_ids(parts, number)
         connected, _ = members_in_sets(np.searchsorted(numbers, labels).astype(np.uint64))
-        members, evidence = self._group(connected, parts, number, ids)
-        alone = len(connected.documents) - len(members.documents)
-        writer.facts["near"] = 0 if self.job.is_exact else alone
+        members, evidence, near = self._decide_groups(connected, parts, number, ids)
+        writer.facts["near"] = near
         firsts = members.documents[members.lims[:-1]]
         writer.facts["clusters"] = len(firsts)
         removed = members.is_removed
@@ -497,10 +480,9 @@ class DedupWork(Work):
         writer.add_id_slices("ids", take_ids(ids, documents), part_slices)
         writer.add_id_slices("kept.ids", take_ids(ids, kept_rows), part_slices)
 
-    def _group(
-        self, members: Members, parts: list[Pieces], number: int, ids: IdColumn
-    ) -> tuple[Members, Evidence]:
-        """Return the groups of near-duplicates, the kept row of each first, and the evidence."""
+    def _decide_groups(
+        self, connected: Members, parts: list[Pieces], number: int, ids: IdColumn
+    ) -> Decision:
         job = self.job
         scores = None
         if job.projection.score is not None:
@@ -511,19 +493,10 @@ class DedupWork(Work):
             return places if ids is None else plain_ids(take_ids(ids, places.view(np.intp)))
 
         if job.rule is not None:
-            texts = read_members(parts, number)
-            steps = KeySteps(read_member_keys(parts, number), len(texts))
-            members = choose_by_rule(members, texts, job, read_ids, scores, len(texts), steps)
-            return members, of_members(texts, members, job.rule, steps)
+            texts, keys = read_members(parts, number), read_member_keys(parts, number)
+            return decide_by_texts(connected, texts, keys, job, read_ids, scores)
         fingerprints = concatenate_arrays(parts, "fingerprints", number)
-        groups = group_members(
-            members,
-            job.grouping,
-            lambda span: rows_at(fingerprints, members.documents[span]),
-            read_ids,
-            scores,
-        )
-        return groups, of_distances(distances_from_kept(fingerprints, groups))
+        return decide_by_fingerprints(connected, fingerprints, job.grouping, read_ids, scores)
 
     def _join_ids(self, parts: list[Pieces], number: int) -> IdColumn:
         """Return the ids of all parts: strings if any part of the corpus has strings."""

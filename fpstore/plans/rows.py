@@ -15,7 +15,7 @@ from fpstore.base.resources import Resources
 from fpstore.base.width import empty_rows
 from fpstore.hashing.base import Fingerprinter
 from fpstore.io.source import IdColumn, Projection
-from fpstore.jobs.compared import compared_rows
+from fpstore.jobs.compared import ComparedColumns, compared_rows
 from fpstore.jobs.row_set import id_column, id_kind
 from fpstore.plans.inputs import InputSpec, Part, inputs_on_disk, open_part, raw_source
 from fpstore.work.ids import as_integers, as_strings
@@ -52,7 +52,8 @@ def read_part(
         )
         return PartRows(np.arange(len(fingerprints)), fingerprints, None, len(fingerprints))
     with open_part(specs, part, encoding) as corpus:
-        rows = compared_rows(corpus, projection, fingerprinter, resources, False, None, None, True)
+        columns = ComparedColumns(projection, fingerprinter)
+        rows = compared_rows(corpus, columns, resources, may_be_empty=True)
     ids = id_column(rows.ids)
     if ids is not None:
         kind = (id_kind(rows.ids) if corpus.typed else "str") if id_type == "auto" else id_type

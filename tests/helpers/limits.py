@@ -95,7 +95,7 @@ LIMITS = {
     "boilerplate_hashes": ("jobs.boilerplate", "_MIN_MERGED_HASHES"),
     "compared_rows": ("jobs.compared", "PART_ROWS"),
     "compared_chars": ("jobs.compared", "PART_CHARS"),
-    "compared_texts": ("jobs.dedup", "COMPARED_AT_ONCE"),
+    "compared_texts": ("jobs.deciding", "COMPARED_AT_ONCE"),
     "connected_texts": ("jobs.overlaps", "MAX_ROWS"),
     "listed_texts": ("jobs.overlaps", "LARGEST"),
     "listed_crowded_texts": ("jobs.overlaps", "LARGEST_CROWDED"),

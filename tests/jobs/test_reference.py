@@ -360,7 +360,7 @@ def test_an_id_of_a_store_is_refused_before_rows_are_grouped(tmp_path, monkeypat
     ]
     fine(*arguments, "r.csv", "--force")
     monkeypatch.setattr(
-        dedup_module, "_group_documents", lambda *_: pytest.fail("rows were grouped")
+        dedup_module, "_connect_by_fingerprints", lambda *_: pytest.fail("rows were grouped")
     )
     assert r"s.fps: the id 'a\tb' cannot be written to a .tsv or .txt list" in failure(
         *arguments, "r.tsv", "--force"

@@ -47,7 +47,7 @@ def test_ids_that_cannot_be_written_are_refused_first(corpus, monkeypatch, comma
     def refused(*args, **kwargs):
         raise AssertionError("the work has begun")
 
-    for place in ("fpstore.jobs.dedup.connect_rows", "fpstore.jobs.dedup.near_candidates"):
+    for place in ("fpstore.jobs.dedup.connect_rows", "fpstore.jobs.near_reference.near_candidates"):
         monkeypatch.setattr(place, refused)
     done = run(*COMMANDS[command].format(f"c{suffix}", suffix).split(), "--text-field", "text")
     assert done.exit_code == 1, done.output

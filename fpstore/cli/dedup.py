@@ -14,7 +14,7 @@ import numpy.typing as npt
 from fpstore.base.arguments import printable
 from fpstore.cleaning import open_reference
 from fpstore.cli import content, options
-from fpstore.cli.content import FINGERPRINTS, TEXTS, Notices
+from fpstore.cli.content import FINGERPRINTS, Notices
 from fpstore.cli.options import argument, option, whole_number
 from fpstore.cli.output import format_ids, not_compared_rows, print_table
 from fpstore.cli.outputs import (
@@ -42,7 +42,7 @@ from fpstore.io.urls import TRACKING_PARAMETERS
 from fpstore.jobs import GROUPINGS, KEEP_RULES, SEARCHES, UNKNOWN
 from fpstore.jobs.clusters import CORPUS_COLUMNS, TEXT_CLUSTER_COLUMNS
 from fpstore.jobs.dedup import Deduplication, deduplicate
-from fpstore.jobs.dedup_job import DEDUP_METHOD, ONE_PROCESS, DedupJob, DedupSpec
+from fpstore.jobs.dedup_job import DEDUP_METHOD, DedupJob, DedupSpec
 from fpstore.jobs.evidence import EQUAL_KEY
 from fpstore.jobs.excerpts import MAX_CHARACTERS
 from fpstore.jobs.outputs import Listing
@@ -333,7 +333,9 @@ def dedup(args: Arguments) -> None:
         with translate_usage_errors():
             job = spec.job(reference)
         if args.plan is not None or args.processes is not None:
-            _plan(args, kind, spec, reference)
+            with translate_usage_errors():
+                spec.check_for_plan(reference)
+            _plan(args, spec)
             return
         args.refuse("is for plans (--plan, --processes)", "part_bytes", "slice_rows")
         takes_pages = isinstance(job.fingerprinter, MainText | PlainPages)
@@ -366,16 +368,8 @@ def dedup(args: Arguments) -> None:
         _print_summary(summary, args.output, args.unknown, args.annotate)
 
 
-def _plan(args: Arguments, kind: str, spec: DedupSpec, reference: Reference | None) -> None:
-    if kind == TEXTS:
-        fail("--text: a plan is for rows of files, not for files that are texts")
-    if reference is not None and (reference.corpus is not None or not reference.stores):
-        fail("--against: a plan compares with a store: fpstore build makes one of files")
-    args.refuse(
-        "is not for plans",
-        *("add", "clusters", "resume", "skip_bad", "sources"),
-        *ONE_PROCESS,
-    )
+def _plan(args: Arguments, spec: DedupSpec) -> None:
+    args.refuse("is not for plans", "add", "clusters", "resume", "skip_bad", "sources")
     if args.slice_rows == 0:
         fail("--slice-rows: must be 1 or more")
     plan_or_run(args, spec, part_bytes=args.part_bytes, slice_rows=args.slice_rows)

@@ -45,6 +45,8 @@ class Hashed(NamedTuple):
         Hashes of whole texts; zeros for an item that has none.
     text_chars : ndarray of uint32, shape (n,), or None
         The characters of the texts that are compared, if these are not the items.
+    pages : ndarray of bool, shape (n,), or None
+        Which items look like pages of HTML, and are compared without tags: see `PlainPages`.
     """
 
     rows: Words
@@ -53,18 +55,22 @@ class Hashed(NamedTuple):
     sets: FeatureSets | None = None
     text_keys: Words | None = None
     text_chars: Counts | None = None
+    pages: Flags | None = None
 
     def select(self, places: npt.NDArray[Any]) -> Hashed:
         """Return the items at some places, or of a mask."""
-        whole, sets = self.whole_pages, self.sets
-        keys, chars = self.text_keys, self.text_chars
+
+        def selected(column: Any) -> Any:
+            return None if column is None else column[places]
+
         return Hashed(
             self.rows[places],
             self.known[places],
-            None if whole is None else whole[places],
-            None if sets is None else sets.select(places),
-            None if keys is None else keys[places],
-            None if chars is None else chars[places],
+            selected(self.whole_pages),
+            None if self.sets is None else self.sets.select(places),
+            selected(self.text_keys),
+            selected(self.text_chars),
+            selected(self.pages),
         )
 
 

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from fpstore.base.aliases import Flags
 from fpstore.base.arguments import check_flag, is_iterable, is_uri, printable
 from fpstore.base.keywords import accepts, in_python, keyword
 from fpstore.base.pools import map_in_order
@@ -306,12 +307,16 @@ def hash_rows(
     for _, batch in map_in_order(
         work, batches, 1 if source.unbuffered else threads, WAITING_BATCHES
     ):
-        source.whole_pages += 0 if isinstance(fingerprinter, PlainPages) else batch.whole_pages
+        source.whole_pages += batch.whole_pages
         yield batch
 
 
 def _hash_null_as_blank(hash_texts: HashTexts, texts: Sequence[Any]) -> Hashed:
     return hash_texts([text or "" for text in texts])
+
+
+def _count(flags: Flags | None) -> int:
+    return 0 if flags is None else int(np.count_nonzero(flags))
 
 
 def _hash_batch(hash_texts: HashTexts, key_suffices: bool, batch: Batch) -> Batch:
@@ -330,7 +335,8 @@ def _hash_batch(hash_texts: HashTexts, key_suffices: bool, batch: Batch) -> Batc
         text_of_row=None,
         chars=chars,
         text_chars=text_chars,
-        whole_pages=0 if hashed.whole_pages is None else int(np.count_nonzero(hashed.whole_pages)),
+        whole_pages=_count(hashed.whole_pages),
+        pages=_count(hashed.pages),
     )
     is_hashed = hashed.known
     if key_suffices and batch.keys is not None:

@@ -152,7 +152,7 @@ class PlainTexts(NamedTuple):
 
         Tags leave spaces, so a run of white space in a page counts as one character.
         """
-        hashed = hashed._replace(whole_pages=self.pages & hashed.known)
+        hashed = hashed._replace(pages=self.pages & hashed.known)
         if not self.pages.any():
             return hashed
         chars = np.fromiter(map(count_chars, self.texts), np.uint32, len(self.texts))

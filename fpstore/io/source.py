@@ -210,7 +210,8 @@ class Batch(NamedTuple):
     sets: Any = None  # the features of the texts: `fpstore.hashing.base.FeatureSets`
     text_chars: npt.NDArray[np.uint32] | None = None  # the length of each text
     chars: int = 0  # the length of the texts that the fingerprints were made of
-    whole_pages: int = 0  # the pages whose fingerprints were made of their whole texts
+    whole_pages: int = 0  # the pages whose main texts are too short: their whole texts are hashed
+    pages: int = 0  # the texts that look like pages of HTML, and are hashed without tags
     paths: list[Path] | None = None  # if each row is a file
     row_error: RowError | None = None
     unbuffered: bool = False  # the rows are wanted before others come

@@ -53,7 +53,7 @@ class ComparedRows(NamedTuple):
     bands: BandKeys | None
     texts: TextSets | None = None
     keys: Mapping[str, KeyColumn] = {}  # by one of KINDS
-    pages: int = 0  # of HTML, which are compared by their whole texts
+    pages: int = 0  # of HTML, which are compared without tags
     labels: Mapping[str, LabelColumn] = {}
 
 
@@ -125,7 +125,7 @@ def compared_rows(
         if columns.refuses_unknown and not is_compared.all():
             raise _missing_value_error(corpus, done + int(np.argmin(is_compared)))
         done += len(is_compared)
-        pages += batch.whole_pages
+        pages += batch.pages
         ids.add(corpus.check_ids_writable(batch))
         flags.append(is_compared)
         if keys is None or spilled is None:
@@ -205,7 +205,7 @@ def _read_with_checkpoint(
                 pieces.read_ids(f"ids-{number}"),
                 flags,
                 scores=pieces.read(scores) if scores in pieces else None,
-                whole_pages=pieces.facts["pages"][number],
+                pages=pieces.facts["pages"][number],
                 **_read_keys(pieces, number),
                 labels=_read_labels(pieces, number),
                 **_read_sets(pieces, number),
@@ -227,7 +227,7 @@ def _read_with_checkpoint(
 def _write(checkpoint: Checkpoint, first: int, batches: list[Batch]) -> None:
     with checkpoint.create_result(STAGE, first) as writer:
         writer.facts["batches"] = len(batches)
-        writer.facts["pages"] = [batch.whole_pages for batch in batches]
+        writer.facts["pages"] = [batch.pages for batch in batches]
         for number, batch in enumerate(batches):
             writer.add(f"flags-{number}", batch.flags.view(np.uint8))
             writer.add(f"fingerprints-{number}", batch.fingerprints)

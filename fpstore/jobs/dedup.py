@@ -17,7 +17,6 @@ from fpstore.base.arrays import HALF_BITS, distinct_places
 from fpstore.base.keywords import keyword
 from fpstore.base.resources import Resources
 from fpstore.errors import InputError, StoreExistsError, plural
-from fpstore.hashing.plain_pages import PlainPages
 from fpstore.io.parquet import TableRows
 from fpstore.io.shards import ShardNames
 from fpstore.io.source import RowSource
@@ -256,7 +255,6 @@ def find_duplicates(
     removed = Removed(members, evidence, rows, names, near, ShardNames.of_corpus(corpus))
     clusters = Clusters(members.lims, names, members.documents, len(flags), evidence)
     not_compared = len(flags) - len(rows)
-    pages = documents.pages if isinstance(job.fingerprinter, PlainPages) else 0
     sources = (
         None
         if job.source_field is None
@@ -268,7 +266,7 @@ def find_duplicates(
         else Annotations(job.annotation, documents, members, removed, flags, job.projection.id)
     )
     return documents, Deduplication(
-        flags, clusters, not_compared, removed, decision.near, pages, sources, annotated
+        flags, clusters, not_compared, removed, decision.near, documents.pages, sources, annotated
     )
 
 

@@ -319,6 +319,25 @@ class DedupSpec(HashedRowsSpec):
                 f"leave {keyword('threshold')} and {keyword('contained')} out"
             )
 
+    def check_for_plan(self, reference: Reference | None) -> None:
+        """Raise InputError for what a plan does not do."""
+        if self.text is True:
+            raise InputError(
+                f"{keyword('text', True)}: a plan is for rows of files, not for files that are "
+                "texts: run one process"
+            )
+        for name in ONE_PROCESS:
+            value = getattr(self, name)
+            if value is not None and value is not False:  # 0 is a bound
+                raise InputError(
+                    f"{keyword(name)} is not for plans: leave it out, or run one process"
+                )
+        if reference is not None and (reference.corpus is not None or not reference.stores):
+            raise InputError(
+                f"{keyword('against')}: a plan compares with a store: fpstore build makes one of "
+                "files"
+            )
+
     def rule(self, fingerprinter: Fingerprinter[Any] | None) -> Rule | None:
         """Return the rule by which texts decide; None if fingerprints do.
 

@@ -21,13 +21,10 @@ import numpy.typing as npt
 
 from fpstore.base.aliases import Flags, Words
 from fpstore.base.arrays import list_lims, list_numbers
-from fpstore.base.keywords import keyword
 from fpstore.base.resources import Resources
 from fpstore.cleaning import open_reference
-from fpstore.errors import InputError
 from fpstore.hashing.base import SAMPLES
 from fpstore.hashing.html import MainText
-from fpstore.hashing.plain_pages import PlainPages
 from fpstore.io.scores import concatenate_keys
 from fpstore.io.shards import ShardNames
 from fpstore.io.source import IdColumn, format_by_name
@@ -40,7 +37,7 @@ from fpstore.jobs.deciding import (
     decide_by_texts,
     kept_flags,
 )
-from fpstore.jobs.dedup_job import ONE_PROCESS, DedupJob, DedupSpec
+from fpstore.jobs.dedup_job import DedupJob, DedupSpec
 from fpstore.jobs.evidence import EQUAL_KEY, select
 from fpstore.jobs.grouping import Members, members_in_sets
 from fpstore.jobs.near_reference import check_store, find_near_stores
@@ -118,14 +115,6 @@ STAR_ROWS = 200_000_000  # at most, one task unites the links
 SET_ROWS = 16  # rows of fingerprints in the memory of one with its set of features
 
 
-def _refuse_in_plans(spec: DedupSpec) -> None:
-    """Raise InputError for an option that is for one process."""
-    for name in ONE_PROCESS:
-        value = getattr(spec, name)
-        if value is not None and value is not False:  # 0 is a bound
-            raise InputError(f"{keyword(name)} is not for plans: leave it out, or run one process")
-
-
 def _exact_slicing(job: DedupJob, rows: int, slice_rows: int) -> Slicing:
     """Return the slices of the join of ``rows`` fingerprints."""
     return plan_slicing(rows, job.grouping.radius, job.projection.width.bits, slice_rows)
@@ -167,18 +156,8 @@ class DedupWork(Work):
 
     @classmethod
     def from_spec(cls, spec: DedupSpec, sizes: Sizes) -> Self:
-        if spec.text is True:
-            raise InputError(
-                "a plan is for rows of files: text=True, where each file is a text, is for "
-                "fpstore.dedup"
-            )
-        _refuse_in_plans(spec)
         with open_reference(spec) as reference:
-            if reference is not None and reference.corpus is not None:
-                label = reference.corpus.label
-                raise InputError(
-                    f"{label}: a plan compares with a store: fpstore build makes one", path=label
-                )
+            spec.check_for_plan(reference)
             job, stores = spec.job(reference), [] if reference is None else reference.stores
             for store in stores:
                 check_store(str(store.path), store, job, [])
@@ -259,14 +238,15 @@ class DedupWork(Work):
             if self.output.removed is not None:
                 corpus.forbid_in_ids(forbidden_characters(format_by_name(self.output.removed)))
             compared = compared_rows(corpus, job.columns, resources, may_be_empty=True)
-            rows_of_files = list(corpus.rows_of_files)
+            rows_of_files, whole_pages = list(corpus.rows_of_files), corpus.whole_pages
         writer.facts |= {
             "rows": len(compared.is_compared),
             "known": len(compared.rows),
             "ids": id_kind(compared.ids),
             "rows_of_files": rows_of_files,
+            "pages": compared.pages,
+            "whole_pages": whole_pages,
         }
-        writer.facts["whole_pages"] = compared.pages
         writer.add("known", np.packbits(compared.is_compared))
         if job.source_field is not None:
             write_labels_of_rows(writer, compared.labels[job.source_field])
@@ -605,8 +585,7 @@ class DedupWork(Work):
             summary["by_key"] = sum(pieces.facts.get("by_key", 0) for pieces in decided)
         if isinstance(self.job.fingerprinter, MainText):
             summary["whole_pages"] = sum(pieces.facts["whole_pages"] for pieces in hashed)
-        pages = sum(pieces.facts["whole_pages"] for pieces in hashed)
-        if pages and isinstance(self.job.fingerprinter, PlainPages):
+        if pages := sum(pieces.facts["pages"] for pieces in hashed):
             summary["pages"] = pages
         if self.against:
             summary["near_reference"] = sum(pieces.facts["near"] for pieces in hashed)

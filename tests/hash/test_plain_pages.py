@@ -77,7 +77,7 @@ def test_plain_texts_are_hashed_as_they_are(inner):
     texts = [FOX, "a <b>c</b>", PAGE]
     assert pages.fingerprints(texts[:2]).tolist() == inner.fingerprints(texts[:2]).tolist()
     assert pages.fingerprint(PAGE) == inner.fingerprint(f"A fox {FOX}")
-    assert pages.hashed(texts).whole_pages.tolist() == [False, False, True]
+    assert pages.hashed(texts).pages.tolist() == [False, False, True]
     sets = pages.feature_sets(texts) if isinstance(inner, MinHash) else None
     assert sets is None or sets.sizes.tolist()[2] == inner.feature_sets([f"A fox {FOX}"]).sizes[0]
 

@@ -57,6 +57,8 @@ SLICE_ROWS = option(
     options.NUMBER_OF_ALL,
 )
 SHOWN_FAMILIES, SHOWN_IDS = 5, 4
+MAX_IDS = 100  # of each, with --json
+TEMPLATE_ROWS = 100  # that go for one row without being contained in it, from which on it is noted
 _NEAR_MAKING = [name for name in content.TEXT_MAKING if name != "method"]
 METHOD = option(
     "--method",
@@ -360,6 +362,7 @@ def dedup(args: Arguments) -> None:
         summary["near_reference"] = int(result.removed.in_reference.sum())
         _note_reference(args, reference, job, result)
     _note_chance(args, job, summary["documents"])
+    _note_template(args, job, result)
     if result.sources is not None:
         note_losses(args, result.sources)
         summary["sources"] = result.sources.summary()
@@ -449,7 +452,10 @@ def _summary(job: DedupJob, result: Deduplication) -> dict[str, Any]:
         "removed": documents - kept_rows,
         "kept": kept_rows,
         "sizes": clusters.histogram(),
-        "largest": clusters.largest(SHOWN_FAMILIES),
+        "largest": [
+            {"documents": int(clusters.sizes[place]), "ids": clusters.first(place, MAX_IDS)}
+            for place in clusters.by_size()[:SHOWN_FAMILIES].tolist()
+        ],
         **({"method": EXACT} if job.is_exact else {}),
         **({"pages": result.pages} if result.pages else {}),
         **({} if job.projection.key is None else {"by_key": _count_by_key(result)}),
@@ -469,8 +475,7 @@ def _estimate_summary(job: DedupJob) -> dict[str, Any]:
 def _rule_summary(rule: Rule, result: Deduplication) -> dict[str, Any]:
     contained = result.removed.evidence["contained"]
     return {
-        "contained": rule.contained if rule.contained <= 1 else None,
-        "threshold": rule.similar if rule.similar <= 1 else None,
+        **rule.summary(),
         "lossless": int((contained >= LOSSLESS_CONTAINMENT).sum()),
         "near": result.near,
     }
@@ -494,6 +499,22 @@ def _note_chance(args: Arguments, job: DedupJob, documents: int) -> None:
     ):
         args.note(
             f"{at} with a line in common may be near each other, and are removed then; {advice}"
+        )
+
+
+def _note_template(args: Arguments, job: DedupJob, result: Deduplication) -> None:
+    """Note a row for which many others go that it does not contain: pages of a template, maybe."""
+    if job.rule is None:
+        return
+    removed = result.removed
+    is_changed = (removed.evidence["contained"] < LOSSLESS_CONTAINMENT) & ~removed.in_reference
+    counts = np.bincount(removed.clusters[is_changed].view(np.intp), minlength=1)
+    cluster = int(counts.argmax())
+    if counts[cluster] >= TEMPLATE_ROWS:
+        args.note(
+            f"{counts[cluster]:,} rows go for {printable(str(result.clusters[cluster][0]))}, which "
+            "contains less than 95% of each: if they are pages of a template, --lossless keeps "
+            "them, and fpstore boilerplate removes what they share"
         )
 
 
@@ -577,7 +598,13 @@ def _print_summary(
             ("documents", "clusters"),
             [(size, f"{n:,}") for size, n in summary["sizes"].items()],
         )
-        largest = [(f"{len(ids):,}", format_ids(ids, SHOWN_IDS)) for ids in summary["largest"]]
+        largest = [
+            (
+                f"{cluster['documents']:,}",
+                format_ids(cluster["ids"], SHOWN_IDS, cluster["documents"]),
+            )
+            for cluster in summary["largest"]
+        ]
         print_table(
             "\nThe largest clusters, the document that is kept first",
             ("documents", ""),

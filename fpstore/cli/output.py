@@ -155,9 +155,9 @@ def summary(stats: dict[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def format_ids(ids: Sequence[int | str], most: int) -> str:
-    """Return the first ids, and the number of the others."""
-    hidden = len(ids) - most
+def format_ids(ids: Sequence[int | str], most: int, count: int | None = None) -> str:
+    """Return the first of ``count`` ids, by default all, and the number of the others."""
+    hidden = (len(ids) if count is None else count) - most
     return ", ".join(map(str, ids[:most])) + (f" and {hidden:,} more" if hidden > 0 else "")
 
 

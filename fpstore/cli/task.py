@@ -279,8 +279,11 @@ def remove(args: Arguments) -> None:
 def show_summary(args: Arguments, summary: dict[str, Any]) -> None:
     args.result(summary)
     if not (args.as_json or args.quiet):
-        counts = {name: count for name, count in summary.items() if name != "sources"}
-        rows = [(name.replace("_", " "), f"{count:,}") for name, count in counts.items()]
+        rows = [
+            (name.replace("_", " "), value if isinstance(value, str) else f"{value:,}")
+            for name, value in summary.items()
+            if value is not None and name != "sources"
+        ]
         print_table("Done", ("", ""), rows)
         if "sources" in summary:
             from fpstore.cli.sources import print_sources

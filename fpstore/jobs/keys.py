@@ -60,9 +60,9 @@ class KeyColumn(NamedTuple):
         """Return the keys of some rows, zeros for rows without one."""
         keys = np.zeros((len(rows), WORDS), np.uint64)
         if len(self.places):
-            found = np.minimum(np.searchsorted(self.places, rows), len(self.places) - 1)
-            has_one = self.places[found] == rows
-            keys[has_one] = self.hashes[found[has_one]]
+            nearest = np.minimum(np.searchsorted(self.places, rows), len(self.places) - 1)
+            has_key = self.places[nearest] == rows
+            keys[has_key] = self.hashes[nearest[has_key]]
         return keys
 
     def equal(self, searched: Flags | None = None) -> tuple[Words, Words]:

@@ -30,7 +30,7 @@ from fpstore.jobs.keys import Keys, unite_keys
 from fpstore.jobs.text_sets import Rule, TextSets
 from fpstore.jobs.within import Within
 
-LARGEST = 32
+LARGEST = 32  # of a list, with which each text of it is paired
 LARGEST_CROWDED = 4  # of a list that is crowded for it
 MAX_ROWS = 1 << 31
 AT_ONCE = 1 << 21  # samples that are read together

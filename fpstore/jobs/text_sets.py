@@ -48,6 +48,11 @@ class Rule(NamedTuple):
             return cls(contained, contained / (2 - contained))
         return cls(_equal_containment(similar) if contained is None else contained, similar)
 
+    def summary(self) -> dict[str, float | None]:
+        """Return the bounds by their options; None for one that no text reaches."""
+        bounds = {"contained": self.contained, "threshold": self.similar}
+        return {name: bound if bound <= 1 else None for name, bound in bounds.items()}
+
     @property
     def least_containment(self) -> float:
         """The least share of the smaller of two texts that the larger one has if either goes."""

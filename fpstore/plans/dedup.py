@@ -24,6 +24,7 @@ from fpstore.base.arrays import list_lims, list_numbers
 from fpstore.base.resources import Resources
 from fpstore.cleaning import open_reference
 from fpstore.hashing.base import SAMPLES
+from fpstore.hashing.exact import EXACT
 from fpstore.hashing.html import MainText
 from fpstore.io.scores import concatenate_keys
 from fpstore.io.shards import ShardNames
@@ -578,7 +579,10 @@ class DedupWork(Work):
             "removed": documents - kept_count,
             "kept": kept_count,
         }
+        if self.job.is_exact:
+            summary["method"] = EXACT
         if self.job.rule is not None:
+            summary |= self.job.rule.summary()
             summary["lossless"] = sum(pieces.facts.get("lossless", 0) for pieces in decided)
             summary["near"] = sum(pieces.facts["near"] for pieces in decided)
         if self.job.projection.key is not None:

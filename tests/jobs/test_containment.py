@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from commandline import TEXT_AND_ID, failure, fine
+from commandline import TEXT_AND_ID, failure, fine, run
 from contained_texts import (
     by_length,
     changed,
@@ -536,6 +536,26 @@ def test_the_command_line(tmp_path, monkeypatch):
         (("--verify",), "No such option"),
     ):
         assert message in failure(*words[:5], *options, code=2)
+
+
+def test_a_row_for_which_many_go_is_noted_and_few_of_its_ids_are_printed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = [f"w{n}" for n in range(200)]
+
+    def dedup_pages(count, *options):
+        texts = [" ".join([*page[:180], *(f"f{n:03}x{k}" for k in range(20))]) for n in range(count)]
+        Path("c.jsonl").write_text(json_lines({"text": text} for text in texts))
+        ended = run("dedup", "c.jsonl", "o.jsonl", "--text-field", "text", "--force", *options)
+        assert ended.exit_code == 0
+        return ended
+
+    ended = dedup_pages(101, "--json")
+    (largest,) = json.loads(ended.stdout)["largest"]
+    assert largest == {"documents": 101, "ids": list(range(100))}
+    assert "100 rows go for 0, which contains less than 95% of each" in ended.stderr
+    assert "and 97 more" in dedup_pages(101).stdout
+    assert "less than 95%" not in dedup_pages(100).stderr
+    assert "less than 95%" not in dedup_pages(101, "--lossless").stderr
 
 
 # --- Work -----------------------------------------------------------------------------------------

@@ -226,8 +226,9 @@ class Decision {
     const uint64_t least = least_shared(set.size);
     if (present + left_out < least) return row;
     if (!left_out && postings <= kMaxPostings) return most_shared(row, set, postings);
-    // Of the features but for the least shared ones less one, a set that shares those has one. The
-    // rarest are in the fewest sets. (Prefix filtering: Chaudhuri, Ganti, Kaushik, ICDE 2006.)
+    // A set that shares `least` features has at least one of any `size - least + 1` of them. The
+    // rarest ones are looked up: few sets have them. (Prefix filtering: Chaudhuri, Ganti, Kaushik,
+    // ICDE 2006.)
     const uint64_t absent = set.size - left_out - present,
                    prefix = set.size - least + 1 > absent ? set.size - least + 1 - absent : 0;
     std::sort(lookups_.begin(), lookups_.end(),

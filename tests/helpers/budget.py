@@ -1,8 +1,8 @@
-"""A budget of processor time for each file of tests: ``pytest --budget SECONDS``.
+"""A budget for each file of tests: ``pytest --budget SHARE``.
 
-The session fails if the tests of a file take more, in all workers together. What counts is the
-processor time of the process and of the children that it has waited for, so that the load of the
-machine changes little.
+The session fails if the tests of a file take more than a share of the processor time of all tests,
+in all workers together. Processor time is that of the process and of the children that it has
+waited for. A share is the same on a slow machine, or on one with other work.
 """
 
 import resource
@@ -19,8 +19,8 @@ def processor_seconds():
 class Budget:
     """Measures the phases of tests where they run, and adds them up where they are reported."""
 
-    def __init__(self, seconds):
-        self._seconds = seconds
+    def __init__(self, share):
+        self._share = share
         self._used = Counter()  # processor seconds of each file
         self._last = 0.0
 
@@ -41,7 +41,8 @@ class Budget:
         self._used[report.nodeid.partition("::")[0]] += seconds
 
     def _above(self):
-        return [(path, used) for path, used in self._used.most_common() if used > self._seconds]
+        budget = self._share * self._used.total()
+        return [(path, used) for path, used in self._used.most_common() if used > budget]
 
     def pytest_sessionfinish(self, session):
         is_worker = hasattr(session.config, "workerinput")
@@ -50,16 +51,19 @@ class Budget:
 
     def pytest_terminal_summary(self, terminalreporter):
         if files := self._above():
-            terminalreporter.section(f"more than {self._seconds:g} s of processor time")
+            terminalreporter.section(f"more than {self._share:.1%} of the processor time")
             for path, used in files:
                 terminalreporter.line(f"{used:.1f} s: {path}: mark tests of it as full")
-        total = sum(self._used.values())
+        total = self._used.total()
         terminalreporter.line(f"processor time of {len(self._used)} files: {total:.0f} s")
 
 
 def pytest_addoption(parser):
     parser.addoption(
-        "--budget", type=float, metavar="SECONDS", help="most processor time of a file of tests"
+        "--budget",
+        type=float,
+        metavar="SHARE",
+        help="most processor time of a file, of that of all",
     )
 
 

@@ -543,8 +543,8 @@ def test_a_row_for_which_many_go_is_noted_and_few_of_its_ids_are_printed(tmp_pat
     page = [f"w{n}" for n in range(200)]
 
     def dedup_pages(count, *options):
-        texts = [" ".join([*page[:180], *(f"f{n:03}x{k}" for k in range(20))]) for n in range(count)]
-        Path("c.jsonl").write_text(json_lines({"text": text} for text in texts))
+        facts = ([f"f{n:03}x{k}" for k in range(20)] for n in range(count))
+        Path("c.jsonl").write_text(json_lines({"text": " ".join(page[:180] + f)} for f in facts))
         ended = run("dedup", "c.jsonl", "o.jsonl", "--text-field", "text", "--force", *options)
         assert ended.exit_code == 0
         return ended

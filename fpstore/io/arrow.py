@@ -410,20 +410,15 @@ class ArrowColumns:
                     f"column {projection.score!r} has type {column_type}, scores must be numbers "
                     "or times"
                 )
-        if projection.key is not None:
-            column_type = plain(projection.key, "key", pyarrow.string())
-            if not types.is_integer(column_type) and not is_text(column_type):
-                raise InputError(
-                    f"column {projection.key!r} has type {column_type}, keys must be integers or "
-                    "strings"
-                )
-        for name in projection.labels:
+        keys = () if projection.key is None else (projection.key,)
+        for name in (*keys, *projection.labels):
             column_type = plain_type(find_column(schema, name))
             if not (
                 types.is_null(column_type) or types.is_integer(column_type) or is_text(column_type)
             ):
                 raise InputError(
-                    f"column {name!r} has type {column_type}, labels must be strings or integers"
+                    f"column {name!r} has type {column_type}, its values must be strings or "
+                    "integers"
                 )
 
     def rows(self, batch: Any, name: str, done: int, rule: IdRule | None) -> Batch:
@@ -471,8 +466,9 @@ class ArrowColumns:
             column = self._dense_column(batch, projection.score, "score")
             rows = rows._replace(scores=_scores(column, projection, row_error))
         if projection.key is not None:
-            column = self._dense_column(batch, projection.key, "key")
-            rows = rows._replace(keys=column_keys(column.to_pylist(), projection, row_error))
+            values = to_plain(batch.column(projection.key)).to_pylist()
+            keys = column_keys(values, projection.key, projection.key_rule, row_error)
+            rows = rows._replace(keys=keys)
         return rows
 
     def _dense_column(self, batch: Any, name: str, content: str) -> Any:

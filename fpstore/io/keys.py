@@ -1,18 +1,17 @@
-"""Keys of rows: values that are equal for the same document, as hashes of 128 bits.
+"""Hashes of 128 bits of labels (`fpstore.io.labels`), of keys among them, and of whole texts.
 
-Two of n different values have the same hash with a probability below ``n^2 / 2^129``: 1.5e-21 for a
-billion.
+A key is a label that is equal for the same document. Two of n different values have the same hash
+with a probability below ``n^2 / 2^129``: 1.5e-21 for a billion.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 import xxhash
 
 from fpstore.base.aliases import Words
-from fpstore.errors import InputError, show
 from fpstore.io.urls import canonical_url, is_url
 
 KEY_RULES = ("url", "plain")
@@ -20,7 +19,7 @@ WORDS = 2  # of a hash
 
 
 def hash_values(values: Iterable[bytes | None]) -> Words:
-    """Return a hash for each value, of shape (n, 2); zeros for None, which is no key."""
+    """Return a hash for each value, of shape (n, 2); zeros for None."""
     digests = [
         bytes(8 * WORDS) if value is None else xxhash.xxh3_128_digest(value) for value in values
     ]
@@ -32,22 +31,21 @@ def has_key(keys: Words) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     return np.asarray(keys.any(axis=1))
 
 
-def key_value(value: object, rule: str) -> bytes | None:
-    """Return what of a value is compared: None for null and for an empty text, which are no keys.
+def hash_labels(labels: Iterable[str | None]) -> Words:
+    """Return the hash of each label; zeros for null."""
+    return hash_values(
+        None if label is None else label.encode("utf-8", "surrogatepass") for label in labels
+    )
 
-    An integer is compared as its digits. With the rule "url", a URL is `canonical_url`.
+
+def hash_keys(labels: Iterable[str | None], rule: str) -> Words:
+    """Return the hash of the key in each label; zeros for one without a key.
+
+    Null and an empty string are no keys. With the rule "url", a URL is compared as `canonical_url`.
     """
-    if isinstance(value, int) and not isinstance(value, bool):
-        value = str(value)
-    if value is None or value == "":
-        return None
-    if not isinstance(value, str):
-        raise InputError(f"a key must be a string or an integer, got {show(value)}")
-    text = value.strip() if rule == "url" else value
-    text = canonical_url(text) if rule == "url" and is_url(text) else value
-    return text.encode("utf-8", "surrogatepass")
+    return hash_labels(_key(label, rule) if label else None for label in labels)
 
 
-def column_keys(values: Sequence[object], rule: str) -> Words:
-    """Return the hashes of the values of a column; InputError for a value of another type."""
-    return hash_values(key_value(value, rule) for value in values)
+def _key(label: str, rule: str) -> str:
+    url = label.strip()
+    return canonical_url(url) if rule == "url" and is_url(url) else label

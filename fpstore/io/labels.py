@@ -1,24 +1,28 @@
-"""Columns of labels, such as the source or the language of a row: strings, integers, or null."""
+"""Columns of labels, such as the source, the language or the URL of a row.
+
+A label is a string or null (None). An integer is the string of its digits, so columns of both types
+have equal labels.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from fpstore.base.aliases import Counts
+from fpstore.base.aliases import Counts, Words
+from fpstore.base.arguments import show_json
 from fpstore.base.strings import StringColumn
 from fpstore.errors import InputError
+from fpstore.io.keys import hash_labels
 
 NULL = 0  # the code of a row without a label
 
 
 class Labels(NamedTuple):
-    """The labels of some rows: the code of a row is NULL, or the place of its value plus 1.
-
-    An integer is the string of its digits, so columns of both types have equal labels.
-    """
+    """The labels of some rows: the code of a row is NULL, or the place of its label plus 1."""
 
     values: StringColumn
     codes: Counts
@@ -27,25 +31,21 @@ class Labels(NamedTuple):
         return self.values.texts()
 
 
-def labels_of_values(values: Iterable[object]) -> Labels:
-    """Return the labels of Python's values.
+def label_of(value: object) -> str | None:
+    """Return a value as a label; InputError for another one than a string, an integer or None."""
+    if value is None or isinstance(value, str):
+        return value
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise InputError(f"expected a string, an integer or null, got {show_json(value)}")
+    return str(value)
 
-    InputError for a value that is no string, integer or None; its place is the fact ``got``.
-    """
-    codes_of_values, codes = dict[str, int](), list[int]()
-    for place, value in enumerate(values):
-        if value is None:
-            codes.append(NULL)
-        elif isinstance(value, (str, int)) and not isinstance(value, bool):
-            codes.append(codes_of_values.setdefault(str(value), len(codes_of_values) + 1))
-        else:
-            raise InputError("a label must be a string, an integer or null", got=place)
-    try:
-        column = StringColumn.from_strings(list(codes_of_values))
-    except UnicodeEncodeError as error:
-        place = codes.index(codes_of_values[str(error.object)])
-        raise InputError("a label holds half of a surrogate pair", got=place) from None
-    return Labels(column, np.array(codes, np.uint32))
+
+def encode_labels(labels: Sequence[str | None]) -> Labels:
+    """Return labels with codes; UnicodeEncodeError for one with half of a surrogate pair."""
+    codes: dict[str | None, int] = {None: NULL}
+    rows = np.array([codes.setdefault(label, len(codes)) for label in labels], np.uint32)
+    values = [label for label in codes if label is not None]
+    return Labels(StringColumn.from_strings(values), rows)
 
 
 class LabelCodes:
@@ -69,9 +69,17 @@ class LabelCodes:
         """Return the label of each code."""
         return [None, *self._codes]
 
+    def hashes(self) -> Words:
+        """Return the hash of the label of each code; zeros for null."""
+        return hash_labels(self.values())
+
 
 class LabelColumn(NamedTuple):
     """The code of each row of a corpus, and what gives the codes."""
 
     codes: Counts
     names: LabelCodes
+
+    def hashes(self, rows: npt.NDArray[np.intp]) -> Words:
+        """Return the hash of the label of each of some rows; zeros for null."""
+        return self.names.hashes()[self.codes[rows]]

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from fpstore.base.aliases import Flags, Progress
+from fpstore.base.arguments import show_json
 from fpstore.base.diagnostics import notify
 from fpstore.base.keywords import keyword
 from fpstore.base.resources import parse_memory
@@ -47,7 +48,6 @@ from fpstore.io.source import (
     Skip,
     batch_of_values,
     id_or_none,
-    show_json,
 )
 
 BLOCK_BYTES = 1 << 20  # in one read

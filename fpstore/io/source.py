@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -16,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.base.aliases import Flags, Progress, Words
+from fpstore.base.arguments import show_json
 from fpstore.base.keywords import keyword
 from fpstore.base.strings import StringColumn
 from fpstore.base.width import WIDTH_64, Width
@@ -38,8 +38,8 @@ from fpstore.io.digits import (
 from fpstore.io.encodings import check_encoding
 from fpstore.io.fields import names_here
 from fpstore.io.files import FileState, InputFile, inner_name, input_error
-from fpstore.io.keys import hash_values, key_value
-from fpstore.io.labels import Labels, labels_of_values
+from fpstore.io.keys import hash_keys
+from fpstore.io.labels import Labels, encode_labels, label_of
 from fpstore.io.messages import join_parts, refuse_string
 from fpstore.io.remote import Copies
 from fpstore.io.scores import rows_of_keys, score_key
@@ -616,7 +616,8 @@ def batch_of_values(
             scores=column_scores(columns[projection.score], projection.score, row_error)
         )
     if projection.key is not None:
-        batch = batch._replace(keys=column_keys(columns[projection.key], projection, row_error))
+        keys = column_keys(columns[projection.key], projection.key, projection.key_rule, row_error)
+        batch = batch._replace(keys=keys)
     return batch
 
 
@@ -679,33 +680,26 @@ def column_scores(values: Iterable[Any], name: str, row_error: RowError) -> Word
     )
 
 
-def column_keys(values: Iterable[Any], projection: Projection, row_error: RowError) -> Words:
-    """Return the hashes of keys; the error names the row of a value that cannot be one."""
-    return hash_values(
-        convert_values(
-            values,
-            lambda value: key_value(value, projection.key_rule),
-            lambda place, message: row_error(place, f"{projection.key}: {message}"),
-        )
-    )
+def column_keys(values: Iterable[Any], name: str, rule: str, row_error: RowError) -> Words:
+    """Return the hashes of the keys of a column."""
+    return hash_keys(_labels(values, name, row_error), rule)
 
 
-def column_labels(values: list[Any], name: str, row_error: RowError) -> Labels:
-    """Return strings, integers and None as labels; the error names the row of another value."""
+def column_labels(values: Iterable[Any], name: str, row_error: RowError) -> Labels:
+    """Return the labels of a column with codes."""
+    labels = _labels(values, name, row_error)
     try:
-        return labels_of_values(values)
-    except InputError as error:
-        place = cast(int, error.got)
-        message = f"{name}: {error}, got {show_json(values[place])}"
-        raise row_error(place, message) from None
+        return encode_labels(labels)
+    except UnicodeEncodeError as error:
+        place = labels.index(str(error.object))
+        raise row_error(place, f"{name}: holds half of a surrogate pair") from None
 
 
-def show_json(value: object) -> str:
-    """Return a value as JSON has it, for a message.
-
-    A decimal is how JSON's numbers are read exactly.
-    """
-    return show(json.dumps(value, default=float)).strip("'")
+def _labels(values: Iterable[Any], name: str, row_error: RowError) -> list[str | None]:
+    """Return strings, integers and None as labels; the error names the row of another value."""
+    return convert_values(
+        values, label_of, lambda place, message: row_error(place, f"{name}: {message}")
+    )
 
 
 def text_values(

@@ -1,14 +1,14 @@
 """The comparison of rows inside of each value of a column only: of a language, a dump, a host.
 
 Texts of different values have different features in the search, but for rare accidents: a feature
-is changed by the hash of the value. Links are checked by the values themselves, so no accident
-unites two texts of different values.
+is changed by half a word of the hash of the value (`fpstore.io.keys`). Links are checked by the
+values themselves, or by their whole hashes in tasks, so no such accident unites two texts of
+different values.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from hashlib import blake2b
 from typing import NamedTuple
 
 import numpy as np
@@ -18,31 +18,10 @@ from fpstore.base.aliases import Counts, Flags, Words
 from fpstore.base.arrays import HALF_BITS
 from fpstore.io.labels import LabelColumn
 
-KEY_WORDS = 2
 
-
-def value_keys(values: Sequence[str | None]) -> Words:
-    """Return 128 bits of BLAKE2b for each value, shape (n, 2); null has zeros.
-
-    No two values with equal keys are known, so equal keys are equal values.
-    """
-    keys = (
-        bytes(8 * KEY_WORDS)
-        if value is None
-        else blake2b(value.encode(), digest_size=8 * KEY_WORDS).digest()
-        for value in values
-    )
-    return np.frombuffer(b"".join(keys), "<u8").astype(np.uint64).reshape(-1, KEY_WORDS)
-
-
-def salts_of(keys: Words) -> Counts:
-    """Return what changes the features of a value, from its key."""
-    return (keys[:, 0] >> np.uint64(HALF_BITS)).astype(np.uint32)
-
-
-def column_keys(column: LabelColumn, rows: npt.NDArray[np.intp]) -> Words:
-    """Return the key of the value of each of some rows, by which tasks compare values."""
-    return value_keys(column.names.values())[column.codes[rows]]
+def salts_of(hashes: Words) -> Counts:
+    """Return what changes the features of a value, from its hash."""
+    return (hashes[:, 0] >> np.uint64(HALF_BITS)).astype(np.uint32)
 
 
 class Within(NamedTuple):
@@ -57,7 +36,7 @@ class Within(NamedTuple):
     ) -> Within:
         """Return the values of rows of successive corpora, which share their codes."""
         codes = [column.codes[places] for column, places in zip(columns, rows, strict=True)]
-        return cls(np.concatenate(codes), salts_of(value_keys(columns[-1].names.values())))
+        return cls(np.concatenate(codes), salts_of(columns[-1].names.hashes()))
 
     def salts_at(self, places: npt.NDArray[np.intp]) -> Counts:
         """Return the salt of each of some texts."""

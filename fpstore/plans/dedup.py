@@ -45,7 +45,6 @@ from fpstore.jobs.near_reference import check_store, find_near_stores
 from fpstore.jobs.removed import removed_columns
 from fpstore.jobs.row_set import id_column, id_kind
 from fpstore.jobs.text_sets import LOSSLESS_CONTAINMENT
-from fpstore.jobs.within import column_keys
 from fpstore.plans.inputs import (
     InputSpec,
     Part,
@@ -264,7 +263,7 @@ class DedupWork(Work):
             within = (
                 None
                 if job.within is None
-                else column_keys(compared.labels[job.within], compared.rows[places])
+                else compared.labels[job.within].hashes(compared.rows[places])
             )
             keys = compared.keys
             if within is not None:

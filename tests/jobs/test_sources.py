@@ -13,7 +13,7 @@ from inputs import json_lines
 
 import fpstore
 from fpstore.errors import InputError, SourceLossError
-from fpstore.io.labels import LabelCodes, Labels, labels_of_values
+from fpstore.io.labels import LabelCodes, LabelColumn, encode_labels
 from fpstore.jobs.sources import Sources
 
 WORDS = [f"w{n}" for n in range(4000)]
@@ -94,10 +94,30 @@ def test_sources_of_a_dictionary_and_of_integers():
     sources = fpstore.dedup(numbers, text="t", source_field="s").sources
     assert found(sources) == {"-5": (2, 0), "7": (2, 0), "8": (1, 0), None: (1, 0)}
     codes = LabelCodes()
-    a, b = labels_of_values([7, None, "x"]), labels_of_values(["x", "7", None])
+    a, b = encode_labels(["7", None, "x"]), encode_labels(["x", "7", None])
     assert codes.encode(a).tolist() == [1, 0, 2]
     assert codes.encode(b).tolist() == [2, 1, 0]
     assert codes.values() == [None, "7", "x"]
+
+
+def test_equal_labels_of_two_corpora_have_equal_hashes():
+    codes = [LabelCodes(), LabelCodes()]
+    columns = [
+        LabelColumn(each.encode(encode_labels(labels)), each)
+        for each, labels in zip(codes, ([None, "7", ""], ["", "x", None, "7"]), strict=True)
+    ]
+    hashes, others = (column.hashes(np.arange(len(column.codes))) for column in columns)
+    assert hashes.tolist() == others[[2, 3, 0]].tolist()
+    assert not hashes[0].any()
+    assert len({*map(tuple, others.tolist())}) == 4
+
+
+def test_a_label_with_half_of_a_surrogate_pair_is_refused_and_a_key_is_not(tmp_path):
+    path = tmp_path / "c.jsonl"
+    path.write_text('{"t": "a b", "s": "x"}\n' + '{"t": "c d", "s": "\\ud800"}\n' * 2)
+    with pytest.raises(InputError, match=r"c\.jsonl:2: s: holds half of a surrogate pair"):
+        fpstore.dedup(path, text="t", source_field="s")
+    assert fpstore.dedup(path, text="t", key="s", keep="first").removed.rows.tolist() == [2]
 
 
 def test_fingerprints_have_sources_too(tmp_path):
@@ -129,10 +149,10 @@ def test_a_source_that_is_neither_string_nor_integer_is_refused_with_its_line(tm
     path = tmp_path / "c.jsonl"
     path.write_text(json_lines([{"t": "a b c", "s": "x"}, {"t": "a b d", "s": value}]))
     with pytest.raises(
-        InputError, match=r"c\.jsonl:2: s: a label must be a string, an integer or null, got"
+        InputError, match=r"c\.jsonl:2: s: expected a string, an integer or null, got"
     ):
         fpstore.dedup(path, text="t", source_field="s")
-    with pytest.raises(InputError, match="labels must be strings or integers"):
+    with pytest.raises(InputError, match="its values must be strings or integers"):
         fpstore.dedup(pa.table({"t": ["a"], "s": [value]}), text="t", source_field="s")
 
 
@@ -272,4 +292,3 @@ def test_null_and_empty_sources_are_listed(tmp_path, monkeypatch, name):
 def test_all_sources_may_be_null(tmp_path):
     table = pa.table({"t": ["a b c", "d e f"], "s": [None, None]})
     assert list(fpstore.dedup(table, text="t", source_field="s").sources) == [(None, 2, 0, 0.0)]
-    assert isinstance(labels_of_values([None]), Labels)

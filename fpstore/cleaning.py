@@ -285,7 +285,7 @@ def dedup(
     (array([0, 2]), [['a', 'b']])
     """
     from fpstore.hashing.corpora import open_corpus
-    from fpstore.io.extended import extended_table
+    from fpstore.io.extended import ExtendedRows
     from fpstore.io.parquet import TableRows
     from fpstore.jobs.dedup import deduplicate, is_table
     from fpstore.jobs.dedup_job import DedupSpec
@@ -338,8 +338,9 @@ def dedup(
         result = deduplicate(corpus, job, resources, output, overwrite, folder, reference=reference)
     kept, annotated, new = None, None, result.annotated
     if new is not None and isinstance(corpus, TableRows) and is_table(corpus):
-        kept = extended_table(corpus, new, result.kept)
-        annotated = extended_table(corpus, new, new.flags) if new.annotation.annotate else None
+        kept = ExtendedRows(corpus, new, result.kept).table(corpus)
+        if new.annotation.annotate:
+            annotated = ExtendedRows(corpus, new, new.flags).table(corpus)
     return result._replace(
         kept=corpus.select_rows(result.kept) if kept is None else kept,
         annotated=annotated,

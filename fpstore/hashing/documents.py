@@ -441,7 +441,7 @@ class DocumentFiles(RowSource):
                 "folder above them"
             )
 
-    def copy(
+    def copy_kept(
         self,
         flags: Flags,
         target: Any,

@@ -20,11 +20,11 @@ from fpstore.base.arguments import printable
 from fpstore.disk.folders import new_folder
 from fpstore.disk.refusals import translate_refusals
 from fpstore.errors import InputError
-from fpstore.io.arrow import filter_rows, import_pyarrow
+from fpstore.io.arrow import import_pyarrow
 from fpstore.io.files import FileState, input_error, translate_storage_errors
 from fpstore.io.parquet import TableRows, translate_parquet_errors
+from fpstore.io.row_copy import RowCopy
 from fpstore.io.sink import Complete
-from fpstore.io.source import RowFlags
 
 STATE, INFO, SPLITS = "state.json", "dataset_info.json", "dataset_dict.json"
 FILE_BYTES = 500 << 20  # of a file that is written, as by the package
@@ -145,28 +145,16 @@ class DatasetRows(TableRows):
 
     def copy_folder(
         self,
-        flags: Flags,
+        copy: RowCopy,
         target: Path,
         progress: Progress | None = None,
         complete: Complete | None = None,
     ) -> None:
-        """Write the rows that are kept as a folder of the same kind."""
-        row_flags = RowFlags(flags, progress)
-
-        def kept_batches() -> Iterator[Any]:
-            for _, _, batch in self.record_batches():
-                yield filter_rows(batch, row_flags.take(batch.num_rows))
-            row_flags.finish()
-
+        """Copy rows to a folder of the same kind, with the description of this one."""
         self.check_unchanged()
-        self.write_folder(kept_batches(), self.schema, target, complete)
-
-    def write_folder(
-        self, batches: Iterable[Any], schema: Any, target: Path, complete: Complete | None = None
-    ) -> None:
-        """Write record batches as a folder, with the description of this one."""
+        batches = copy.batches(self, slice(0, copy.count), progress)
         with translate_refusals(target), new_folder(target, complete) as folder:
-            files = self._write_files(batches, schema, folder)
+            files = self._write_files(batches, copy.schema(self), folder)
             digest = blake2b(str(self._state.get("_fingerprint")).encode(), digest_size=8)
             for number, path in enumerate(files):
                 with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""Copies of rows with some of their texts changed.
+"""Rows with some of their texts changed.
 
 Every other column, and every row whose text stays, are as they were read.
 """
@@ -25,11 +25,10 @@ from fpstore.io.arrow import (
 )
 from fpstore.io.fields import field_reader
 from fpstore.io.lines import LineRows, Row
-from fpstore.io.parquet import BATCH_BYTES, ParquetRows, TableRows, write_batches
-from fpstore.io.sink import Complete, Sink
+from fpstore.io.parquet import BATCH_BYTES, TableRows
+from fpstore.io.row_copy import ArrowRows, RowCopy
+from fpstore.io.sink import Sink
 from fpstore.io.source import RowFlags
-
-EditableRows = LineRows | ParquetRows | TableRows
 
 
 class Edit(Protocol):
@@ -49,93 +48,63 @@ class Edit(Protocol):
         """
 
 
-def copy_edited(
-    corpus: EditableRows,
-    column: str,
-    edit: Edit,
-    rows: slice,
-    target: Any,
-    progress: Progress | None = None,
-    complete: Complete | None = None,
-) -> None:
-    """Write some rows, which are all of a source, with the texts of a column as they are edited."""
-    corpus.check_unchanged()
-    flags = RowFlags(np.ones(rows.stop - rows.start, bool), progress)
-    with Sink(target, packed=isinstance(corpus, LineRows)) as sink:
-        if isinstance(corpus, LineRows):
-            _write_lines(corpus, column, edit, rows.start, flags, sink)
-        else:
-            arrow, schema = import_pyarrow(sink.name), edited_schema(corpus, column)
-            with sink.errors():
-                write_batches(
-                    arrow,
-                    edit_batches(corpus, column, edit, schema, rows.start, flags),
-                    schema,
-                    sink,
-                    corpus.codec,
-                )
-        corpus.check_unchanged()
-        sink.commit(complete)
+class EditedRows(RowCopy):
+    """All rows of a corpus but those that go, with the texts of a column as they are edited."""
 
+    def __init__(self, edit: Edit, column: str) -> None:
+        self.edit, self.count, self._column = edit, edit.rows, column
 
-def write_table(table: Any, target: Any, complete: Complete | None = None) -> None:
-    with Sink(target) as sink:
-        with sink.errors():
-            write_batches(import_pyarrow(sink.name), table.to_batches(), table.schema, sink)
-        sink.commit(complete)
+    def write_lines(
+        self, source: LineRows, rows: slice, sink: Sink, progress: Progress | None
+    ) -> None:
+        sink.write(source.header_line)
+        read_text, first = field_reader(self._column), rows.start
+        for parser, lines in source.kept_rows(self._flags(rows, progress)):
+            written: list[Row | None] = list(lines)
+            for place in self._changed(first, len(lines)):
+                before = read_text(parser.fields(lines[place]))
+                text = self.edit.edit_text(first + place, before)
+                if text is None:
+                    written[place] = None
+                elif text != before:  # otherwise the line stays, byte for byte
+                    written[place] = parser.with_field(lines[place], self._column, text)
+            first += len(lines)
+            sink.write(
+                b"".join([source.output_line(parser, row) for row in written if row is not None])
+            )
 
+    def schema(self, source: ArrowRows) -> Any:
+        """Return the schema of the copy: the column of texts has no dictionary."""
+        schema = parquet_schema(source.schema)
+        column_type = plain_type(find_column(schema, self._column))
+        return with_field_type(schema, field_path(schema, self._column), column_type)
 
-def edited_schema(corpus: ParquetRows | TableRows, column: str) -> Any:
-    """Return the schema of the copy: the column of texts has no dictionary."""
-    schema = parquet_schema(corpus.schema)
-    column_type = plain_type(find_column(schema, column))
-    return with_field_type(schema, field_path(schema, column), column_type)
-
-
-def edit_batches(
-    corpus: ParquetRows | TableRows,
-    column: str,
-    edit: Edit,
-    schema: Any,
-    first: int = 0,
-    flags: RowFlags | None = None,
-) -> Iterator[Any]:
-    """Yield the rows that stay as record batches of a schema.
-
-    The number of the first row is given.
-    """
-    for _, _, batch in corpus.record_batches():
-        if flags is not None:
+    def batches(
+        self, source: ArrowRows, rows: slice, progress: Progress | None = None
+    ) -> Iterator[Any]:
+        schema, flags, first = self.schema(source), self._flags(rows, progress), rows.start
+        for _, _, batch in source.record_batches():
             flags.take(batch.num_rows)
-        for _, piece in cut_pieces(batch, BATCH_BYTES):
-            texts = to_plain(read_fields(piece, [column]).column(0)).to_pylist()
-            stays = np.ones(len(texts), bool)
-            for place in np.flatnonzero(
-                edit.changed_rows(slice(first, first + len(texts)))
-            ).tolist():
-                texts[place] = edit.edit_text(first + place, texts[place])
-                stays[place] = texts[place] is not None
-            first += len(texts)
-            yield with_texts(piece, column, texts, stays, schema)
-    if flags is not None:
+            for _, piece in cut_pieces(batch, BATCH_BYTES):
+                texts = to_plain(read_fields(piece, [self._column]).column(0)).to_pylist()
+                stays = np.ones(len(texts), bool)
+                for place in self._changed(first, len(texts)):
+                    texts[place] = self.edit.edit_text(first + place, texts[place])
+                    stays[place] = texts[place] is not None
+                first += len(texts)
+                yield with_texts(piece, self._column, texts, stays, schema)
         flags.finish()
 
-
-def _write_lines(
-    corpus: LineRows, column: str, edit: Edit, first: int, flags: RowFlags, sink: Sink
-) -> None:
-    sink.write(corpus.header_line)
-    read_text = field_reader(column)
-    for parser, lines in corpus.kept_rows(flags):
-        written: list[Row | None] = list(lines)
-        for place in np.flatnonzero(edit.changed_rows(slice(first, first + len(lines)))).tolist():
-            before = read_text(parser.fields(lines[place]))
-            text = edit.edit_text(first + place, before)
-            if text is None:
-                written[place] = None
-            elif text != before:  # otherwise the line stays, byte for byte
-                written[place] = parser.with_field(lines[place], column, text)
-        first += len(lines)
-        sink.write(
-            b"".join([corpus.output_line(parser, row) for row in written if row is not None])
+    def table(self, source: TableRows) -> Any:
+        """Return the rows of a table as a ``pyarrow.Table``."""
+        batches = self.batches(source, slice(0, self.count))
+        return import_pyarrow("the table", "a table").Table.from_batches(
+            batches, self.schema(source)
         )
+
+    def _flags(self, rows: slice, progress: Progress | None) -> RowFlags:
+        return RowFlags(np.ones(rows.stop - rows.start, bool), progress)
+
+    def _changed(self, first: int, count: int) -> list[int]:
+        """Return which of successive rows may be changed."""
+        return np.flatnonzero(self.edit.changed_rows(slice(first, first + count))).tolist()

@@ -21,7 +21,6 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from fpstore.base.aliases import Flags, Progress
 from fpstore.base.arguments import show_json
 from fpstore.base.diagnostics import notify
 from fpstore.base.keywords import keyword
@@ -36,7 +35,6 @@ from fpstore.io.files import (
     translate_storage_errors,
     unpacked,
 )
-from fpstore.io.sink import Complete, Sink
 from fpstore.io.source import (
     Batch,
     IdRule,
@@ -314,23 +312,6 @@ class LineRows(RowFiles):
         is_same = parser.header is None or parser.header.cells == self.columns
         with error_location(parser.name, row.line):
             return (row.raw if is_same else parser.line_for_header(row, self.columns)) + b"\n"
-
-    def copy(
-        self,
-        flags: Flags,
-        target: Any,
-        progress: Progress | None = None,
-        complete: Complete | None = None,
-    ) -> None:
-        """Write the header, if there is one, and the rows that are kept, byte for byte."""
-        row_flags = RowFlags(flags, progress)
-        self.check_unchanged()
-        with Sink(target, packed=True) as sink:
-            sink.write(self.header_line)
-            for parser, rows in self.kept_rows(row_flags):
-                sink.write(b"".join([self.output_line(parser, row) for row in rows]))
-            self.check_unchanged()
-            sink.commit(complete)
 
     def parser(self) -> LineParser:
         """Return a parser of no file, which writes headers."""

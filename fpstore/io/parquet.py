@@ -10,14 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from fpstore.base.aliases import Flags, NamedColumns, Progress
+from fpstore.base.aliases import Flags, NamedColumns
 from fpstore.base.threads import cached_property
 from fpstore.base.width import WIDTH_64, Width
 from fpstore.disk.refusals import refusal_error
 from fpstore.errors import InputError, StorageError
 from fpstore.io.arrow import (
     ArrowColumns,
-    align_to_schema,
     common_type,
     cut_pieces,
     distance_type,
@@ -29,7 +28,6 @@ from fpstore.io.arrow import (
     fingerprint_type,
     import_pyarrow,
     kinds_of_numbers,
-    parquet_schema,
     promoted_schema,
     read_fields,
     type_conflict_error,
@@ -39,14 +37,13 @@ from fpstore.io.arrow import (
     without_views,
 )
 from fpstore.io.files import error_location, input_error
-from fpstore.io.sink import Complete, Encoder, Sink
+from fpstore.io.sink import Encoder, Sink
 from fpstore.io.source import (
     PART_BYTES,
     Batch,
     IdRule,
     Projection,
     RowFiles,
-    RowFlags,
     RowSource,
     Skip,
 )
@@ -216,23 +213,6 @@ class ParquetRows(RowFiles):
                     rows = columns[name].rows(with_types(piece, promoted), name, done + start, rule)
                 yield rows
 
-    def copy(
-        self,
-        flags: Flags,
-        target: Any,
-        progress: Progress | None = None,
-        complete: Complete | None = None,
-    ) -> None:
-        """Write the rows that are kept, with all their columns and the metadata of the schema."""
-        self.check_unchanged()
-        with Sink(target) as sink, sink.errors():
-            batches = (batch for _, _, batch in self.record_batches())
-            _copy_rows(
-                self._arrow, batches, self.schema, RowFlags(flags, progress), sink, self.codec
-            )
-            self.check_unchanged()
-            sink.commit(complete)
-
     def _columns(self, projection: Projection) -> tuple[dict[str, ArrowColumns], dict[str, Any]]:
         """Return what reads each file, by its name, and the types that columns are promoted to.
 
@@ -369,20 +349,6 @@ class TableRows(RowSource):
                 done += record_batch.num_rows
                 self.bytes_done = (self.bytes_total or 0) * done // max(self.rows or 0, 1)
 
-    def copy(
-        self,
-        flags: Flags,
-        target: Any,
-        progress: Progress | None = None,
-        complete: Complete | None = None,
-    ) -> None:
-        """Write the rows that are kept as Parquet."""
-        with Sink(target) as sink, sink.errors(), self._stream() as stream:
-            _copy_rows(
-                self._arrow, stream, parquet_schema(stream.schema), RowFlags(flags, progress), sink
-            )
-            sink.commit(complete)
-
     @property
     def schema(self) -> Any:
         """The schema of a table that is read again."""
@@ -481,26 +447,6 @@ class RowGroups:
             table = self._table.from_batches(self._batches, schema=self._schema)
             self._batches, self._rows, self._bytes = [], 0, 0
             self._writer.write_table(table)
-
-
-def _copy_rows(
-    arrow: Any,
-    batches: Iterable[Any],
-    schema: Any,
-    flags: RowFlags,
-    sink: Sink,
-    compression: str = "snappy",
-) -> None:
-    """Write the rows of record batches whose flags are set as a Parquet file of a schema."""
-    plain = without_views(schema)
-
-    def kept_batches() -> Iterator[Any]:
-        for batch in batches:
-            for _, piece in cut_pieces(filter_rows(batch, flags.take(batch.num_rows)), BATCH_BYTES):
-                yield align_to_schema(piece, plain).cast(schema)
-        flags.finish()
-
-    write_batches(arrow, kept_batches(), schema, sink, compression)
 
 
 def write_batches(

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
 import numpy as np
 
-from fpstore.base.aliases import Flags, Progress, Words
+from fpstore.base.aliases import Words
 from fpstore.base.arguments import printable
 from fpstore.base.arrays import list_lims
 from fpstore.base.pools import Pool, await_result
@@ -23,11 +23,11 @@ from fpstore.disk.refusals import translate_refusals
 from fpstore.errors import InputError, plural
 from fpstore.io.lines import LineRows
 from fpstore.io.parquet import ParquetRows
+from fpstore.io.row_copy import RowCopy
 from fpstore.io.sink import Complete
 from fpstore.io.source import RowSource
 
 Shards = LineRows | ParquetRows
-Copy = Callable[[Shards, slice, Path, Progress], None]
 SHARD_MEMORY = 1 << 27  # for each thread that copies a shard of Parquet
 
 
@@ -98,22 +98,16 @@ def shard_name(path: str | os.PathLike[str]) -> str:
 
 def copy_shards(
     corpus: Shards,
-    flags: Flags,
+    copy: RowCopy,
     target: Path,
     resources: Resources,
     complete: Complete | None = None,
-    copy: Copy | None = None,
 ) -> None:
-    """Copy the rows whose flags are set to a new folder, which replaces one of the same name.
-
-    Threads copy a file each.
-
-    ``copy`` writes the rows of one file, by default those whose flags are set, as they are.
-    """
+    """Copy rows to a new folder, which replaces one of the same name; threads copy a file each."""
     places, counts = shard_places(corpus), corpus.rows_of_files
-    if sum(counts) != len(flags):
+    if sum(counts) != copy.count:
         raise InputError(
-            f"{corpus.label}: changed while it was read: {plural(len(flags), 'row')} before, "
+            f"{corpus.label}: changed while it was read: {plural(copy.count, 'row')} before, "
             f"{sum(counts):,} now"
         )
     lims, stopped, lock, copied = list_lims(counts).tolist(), list[bool](), threading.Lock(), 0
@@ -130,15 +124,11 @@ def copy_shards(
                 copied += rows - rows_before
                 corpus.bytes_done += source.bytes_done - bytes_before
                 rows_before, bytes_before = rows, source.bytes_done
-                resources.report("copying", copied, len(flags))
+                resources.report("copying", copied, copy.count)
 
         with translate_refusals(target):
             (folder / place).parent.mkdir(parents=True, exist_ok=True)
-        rows = slice(lims[number], lims[number + 1])
-        if copy is None:
-            source.copy(flags[rows], folder / place, progress)
-        else:
-            copy(source, rows, folder / place, progress)
+        copy.write(source, slice(lims[number], lims[number + 1]), folder / place, progress)
 
     corpus.check_unchanged()
     threads = max(min(resources.threads, len(places), resources.memory // SHARD_MEMORY), 1)

@@ -43,7 +43,6 @@ from fpstore.io.labels import Labels, encode_labels, label_of
 from fpstore.io.messages import join_parts, refuse_string
 from fpstore.io.remote import Copies
 from fpstore.io.scores import rows_of_keys, score_key
-from fpstore.io.sink import Complete
 
 FORMATS = ("npy", "u32", "u64", "tsv", "csv", "txt", "jsonl", "parquet")
 LINE_FORMATS = ("tsv", "csv", "txt", "jsonl")
@@ -422,24 +421,6 @@ class RowSource(ABC):
     @abstractmethod
     def check_unchanged(self) -> None:
         """Raise InputError if the last reading was of other files than the first one."""
-
-    def copy(
-        self,
-        flags: Flags,
-        target: Any,
-        progress: Progress | None = None,
-        complete: Complete | None = None,
-    ) -> None:
-        """Write the rows whose flags are set to a path, which appears when all of them are written.
-
-        ``progress("copying", done, total)`` is called with rows, and ``complete`` before what is
-        written appears. InputError if the files changed since they were read, or for a source whose
-        rows cannot be copied.
-        """
-        raise InputError(
-            f"{self.label}: rows are copied of Parquet files, JSON lines, delimited text, folders "
-            "and tables"
-        )
 
     def select_rows(self, flags: Flags) -> Any:
         """Return the rows whose flags are set for a caller: of files, their numbers."""

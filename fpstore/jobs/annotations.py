@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from fpstore.base.arguments import check_flag
 from fpstore.base.arrays import list_numbers
 from fpstore.base.keywords import keyword
 from fpstore.errors import InputError, show
-from fpstore.io.extended import OWN_ID, NewKind
+from fpstore.io.extended import OWN_ID, NewColumn, NewColumns, NewKind
 from fpstore.jobs.compared import ComparedRows
 from fpstore.jobs.evidence import SHOWN_DIGITS
 from fpstore.jobs.grouping import Members
@@ -48,7 +47,7 @@ class Annotation(NamedTuple):
             )
         new = cls(annotate, count_column)
         # a name of two columns is one key
-        if annotate and any(len(new.kinds(by_texts)) < 5 for by_texts in (True, False)):
+        if annotate and any(len(new.columns(by_texts)) < 5 for by_texts in (True, False)):
             raise InputError(
                 f"{keyword('annotate', True)} has a column {count_column!r}, too: name another "
                 f"for {keyword('count_column')}",
@@ -56,30 +55,24 @@ class Annotation(NamedTuple):
             )
         return new
 
-    def kinds(self, by_texts: bool) -> dict[str, NewKind]:
-        """Return the names and kinds of the new columns."""
+    def columns(self, by_texts: bool) -> dict[str, NewColumn]:
+        """Return the new columns by name."""
+        rename = f"name another one with {keyword('count_column')}"
+        copies = NewColumn("integer", rename)
         if not self.annotate:
-            return {self.count_column: "integer"}
+            return {self.count_column: copies}
+        leave_out = f"rename it, or leave {keyword('annotate')} out"
         last: dict[str, NewKind] = {"contained": "share"} if by_texts else {"distance": "integer"}
+        kinds: dict[str, NewKind] = {"kept": "flag", "kept_id": "id", **last}
         return {
-            "cluster": "integer",
-            self.count_column: "integer",
-            "kept": "flag",
-            "kept_id": "id",
-            **last,
-        }
-
-    def advice(self, by_texts: bool) -> dict[str, str]:
-        """Return what to do about a column that there is already, by name."""
-        rename = f"rename it, or leave {keyword('annotate')} out"
-        return {
-            **dict.fromkeys(self.kinds(by_texts), rename),
-            self.count_column: f"name another one with {keyword('count_column')}",
+            "cluster": NewColumn("integer", leave_out),
+            self.count_column: copies,
+            **{name: NewColumn(kind, leave_out) for name, kind in kinds.items()},
         }
 
 
-class Annotations:
-    """The new columns of the rows of a corpus: see `NewColumns`.
+class Annotations(NewColumns):
+    """What a deduplication found, as new columns of the rows of a corpus.
 
     ``cluster`` is the number of the cluster, as in the list of removed rows; ``copies`` is how many
     documents it has, 1 for others; ``kept`` whether the row stays, ``kept_id`` the id of the row
@@ -98,7 +91,8 @@ class Annotations:
     ) -> None:
         """Take the groups of documents, the rows that went, and a flag for each row that stays."""
         self.annotation, self.is_kept = annotation, is_kept
-        self.by_texts = "rule" in removed.evidence
+        self._by_texts = "rule" in removed.evidence
+        self.columns = annotation.columns(self._by_texts)
         self._removed, self._documents, self.id_column = removed, documents, id_column
         self._sizes = np.diff(members.lims)
         owners = list_numbers(members.lims)
@@ -106,7 +100,7 @@ class Annotations:
         order = np.argsort(rows)
         self._rows, self._clusters = rows[order], owners[order]
         strings = id_kind(documents.ids) == "string" or removed.has_kept_strings
-        self.id_kind: Literal["row", "int", "any int", "str"] = (
+        self.id_kind = (
             "str"
             if strings
             else "any int"
@@ -117,16 +111,8 @@ class Annotations:
         )
 
     @property
-    def kinds(self) -> Mapping[str, NewKind]:
-        return self.annotation.kinds(self.by_texts)
-
-    @property
-    def advice(self) -> Mapping[str, str]:
-        return self.annotation.advice(self.by_texts)
-
-    @property
     def flags(self) -> Flags:
-        """Which rows are written."""
+        """Which rows are written: all, or those that stay."""
         return np.ones(len(self.is_kept), bool) if self.annotation.annotate else self.is_kept
 
     def values(self, rows: Words) -> dict[str, list[Any]]:
@@ -140,7 +126,7 @@ class Annotations:
         removed_places, is_removed = _find(self._removed.rows, rows)
         removed_places = removed_places[is_removed]
         evidence = self._removed.evidence
-        if self.by_texts:
+        if self._by_texts:
             shares = np.round(evidence["contained"][removed_places], SHOWN_DIGITS).tolist()
             last = {"contained": [value if value == value else None for value in shares]}
         else:

@@ -196,7 +196,7 @@ def _check_annotation(
 ) -> None:
     """Raise InputError for new columns that the output cannot have, or if there is none."""
     by_texts = job.rule is not None
-    outputs.check_new_columns(annotation.kinds(by_texts), annotation.advice(by_texts))
+    outputs.check_new_columns(annotation.columns(by_texts))
     if outputs.target is None and not is_table(corpus):
         name = "annotate" if annotation.annotate else "count_column"
         raise InputError(f"{keyword(name)} writes new columns: name an output")

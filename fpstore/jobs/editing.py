@@ -10,8 +10,7 @@ import numpy as np
 from fpstore.base.resources import Resources
 from fpstore.errors import InputError, show
 from fpstore.hashing.documents import DocumentFiles
-from fpstore.io.arrow import import_pyarrow
-from fpstore.io.edited import Edit, edit_batches, edited_schema
+from fpstore.io.edited import Edit, EditedRows
 from fpstore.io.parquet import TableRows
 from fpstore.io.source import Projection, RowSource
 from fpstore.jobs.outputs import Outputs
@@ -51,9 +50,7 @@ def write_edits(
     if isinstance(corpus, DocumentFiles):
         corpus.silence()
     if isinstance(corpus, TableRows) and not corpus.paths:
-        schema = edited_schema(corpus, column)
-        arrow = import_pyarrow("the table", "a table")
-        table = arrow.Table.from_batches(edit_batches(corpus, column, edit, schema), schema)
+        table = EditedRows(edit, column).table(corpus)
     elif output is None:
         _edit_all(corpus, projection, edit)
     outputs.write_edited(edit, column, table, resources)

@@ -7,22 +7,23 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from fpstore.base.aliases import Flags, Progress
+from fpstore.base.aliases import Flags
 from fpstore.base.arguments import check_path, is_uri, printable
 from fpstore.base.keywords import keyword
 from fpstore.base.resources import Resources
 from fpstore.errors import InputError, StorageError, StoreExistsError
 from fpstore.hashing.documents import DocumentFiles
 from fpstore.io.datasets import INFO, STATE, DatasetRows
-from fpstore.io.edited import Edit, copy_edited, edit_batches, edited_schema, write_table
-from fpstore.io.extended import NewColumns, check_new_columns, copy_extended
+from fpstore.io.edited import Edit, EditedRows
+from fpstore.io.extended import ExtendedRows, NewColumn, NewColumns, check_new_columns
 from fpstore.io.files import PACKED, is_hidden
 from fpstore.io.parquet import ParquetRows, TableRows
 from fpstore.io.remote import RemoteFile, ScratchFolder
+from fpstore.io.row_copy import KeptRows, RowCopy
 from fpstore.io.shards import Shards, copy_shards, shard_places
 from fpstore.io.sink import Complete
 from fpstore.io.source import SUFFIXES, RowSource, format_by_name, format_suffix
@@ -265,18 +266,6 @@ class RemoteOutputs:
                     self._targets[path].upload(file, name)
 
 
-class Extension(NewColumns, Protocol):
-    """New columns of rows, and which rows are written with them."""
-
-    @property
-    def flags(self) -> Flags:
-        """A flag for each row of the corpus."""
-
-    @property
-    def advice(self) -> Mapping[str, str]:
-        """What to do about a column that there is already, by name."""
-
-
 class Outputs:
     """The file or folder of the kept rows, if there is one, and lists.
 
@@ -336,23 +325,12 @@ class Outputs:
         is_kept: Flags,
         resources: Resources,
         checkpoint: Checkpoint | None = None,
-        new_columns: Extension | None = None,
+        new_columns: NewColumns | None = None,
     ) -> None:
         """Write the lists of a result, and copy the kept rows, or rows with new columns.
 
         A checkpoint notes the outputs.
         """
-        self._write(result, is_kept, resources, checkpoint, new_columns)
-        self._remote.upload([*self._paths, self.target])
-
-    def _write(
-        self,
-        result: Any,
-        is_kept: Flags,
-        resources: Resources,
-        checkpoint: Checkpoint | None,
-        new_columns: Extension | None,
-    ) -> None:
         self._write_lists(result, resources)
 
         def complete(written: Path) -> None:
@@ -361,17 +339,30 @@ class Outputs:
             self._close_lists(checkpoint)
 
         if self.target is None:
-            return
-        if checkpoint is not None and is_output(self._folder, self.target):
+            pass
+        elif checkpoint is not None and is_output(self._folder, self.target):
             complete(self.target)  # a run that was killed has copied the rows
-        elif new_columns is not None:
-            self._write_extended(new_columns, self.target, resources, complete)
-        elif self._kind == "shards" and isinstance(self._corpus, Shards):
-            copy_shards(self._corpus, is_kept, self.target, resources, complete)
-        elif self._kind == "dataset" and isinstance(self._corpus, DatasetRows):
-            self._corpus.copy_folder(is_kept, self.target, resources.progress, complete)
+        elif new_columns is None:
+            self._copy(KeptRows(is_kept), self.target, resources, complete)
         else:
-            self._corpus.copy(is_kept, self.target, resources.progress, complete)
+            extended = ExtendedRows(self._corpus, new_columns, new_columns.flags)
+            self._copy(extended, self.target, resources, complete)
+        self._remote.upload([*self._paths, self.target])
+
+    def _copy(self, copy: RowCopy, target: Path, resources: Resources, complete: Complete) -> None:
+        """Copy the rows of the corpus to an output of its kind."""
+        corpus, progress = self._corpus, resources.progress
+        if isinstance(corpus, DocumentFiles):
+            if isinstance(copy, EditedRows):
+                corpus.copy_edited(copy.edit, target, complete)
+            elif isinstance(copy, KeptRows):
+                corpus.copy_kept(copy.flags, target, progress, complete)
+        elif self._kind == "shards" and isinstance(corpus, Shards):
+            copy_shards(corpus, copy, target, resources, complete)
+        elif self._kind == "dataset" and isinstance(corpus, DatasetRows):
+            corpus.copy_folder(copy, target, progress, complete)
+        else:
+            copy.write(corpus, slice(0, copy.count), target, progress, complete)
 
     def write_lists(
         self, result: Any, resources: Resources, checkpoint: Checkpoint | None = None
@@ -388,30 +379,9 @@ class Outputs:
         if checkpoint is not None and name is not None:
             checkpoint.note_output(name, written)
 
-    def _write_extended(
-        self, new_columns: Extension, target: Path, resources: Resources, complete: Complete
-    ) -> None:
-        """Write rows with new columns."""
-        corpus, flags, advice = self._corpus, new_columns.flags, new_columns.advice
-        assert isinstance(corpus, Shards | TableRows)
-        if self._kind != "shards":
-            copy_extended(
-                corpus, new_columns, advice, flags, 0, target, resources.progress, complete
-            )
-            return
-        assert isinstance(corpus, Shards)
-
-        def copy(shard: Shards, rows: slice, path: Path, progress: Progress) -> None:
-            first = rows.start
-            copy_extended(
-                shard, new_columns, advice, flags[rows], first, path, progress, schema_of=corpus
-            )
-
-        copy_shards(corpus, flags, target, resources, complete, copy)
-
-    def check_new_columns(self, names: Iterable[str], advice: Mapping[str, str]) -> None:
+    def check_new_columns(self, columns: Mapping[str, NewColumn]) -> None:
         """Raise InputError for new columns that the output cannot have."""
-        check_new_columns(self._corpus, names, advice)
+        check_new_columns(self._corpus, columns)
         if self._kind == "dataset":
             raise InputError(
                 f"{self.target}: a folder of a dataset has no new columns: name a .parquet file",
@@ -429,41 +399,16 @@ class Outputs:
 
         Lists are written when all texts are edited, and appear before the rows do.
         """
-        self._write_edited(edit, column, table, resources)
-        self._remote.upload([*self._paths, self.target])
 
-    def _write_edited(self, edit: Edit, column: str, table: Any, resources: Resources) -> None:
-
-        def complete(_: Path) -> None:
+        def complete(_: Path | None = None) -> None:
             self._write_lists(edit, resources)
-            for writer in self._writers:
-                writer.close()
+            self._close_lists(None)
 
-        corpus, target = self._corpus, self.target
-        if target is None:
+        if self.target is None:
             self._write_lists(edit, resources)
         elif table is not None:
-            write_table(table, target, complete)
-        elif isinstance(corpus, DocumentFiles):
-            corpus.copy_edited(edit, target, complete)
-        elif self._kind == "shards" and isinstance(corpus, Shards):
-            flags = np.broadcast_to(np.True_, edit.rows)
-            copy_shards(
-                corpus,
-                flags,
-                target,
-                resources,
-                complete,
-                lambda shard, rows, path, progress: copy_edited(
-                    shard, column, edit, rows, path, progress
-                ),
-            )
-        elif self._kind == "dataset" and isinstance(corpus, DatasetRows):
-            schema = edited_schema(corpus, column)
-            batches = edit_batches(corpus, column, edit, schema)
-            corpus.write_folder(batches, schema, target, complete)
+            rows, kept = slice(0, table.num_rows), KeptRows(np.ones(table.num_rows, bool))
+            kept.write(TableRows(table, again=True), rows, self.target, None, complete)
         else:
-            assert isinstance(corpus, Shards | DatasetRows)
-            copy_edited(
-                corpus, column, edit, slice(0, edit.rows), target, resources.progress, complete
-            )
+            self._copy(EditedRows(edit, column), self.target, resources, complete)
+        self._remote.upload([*self._paths, self.target])

@@ -26,6 +26,7 @@ from fpstore.cleaning import open_reference
 from fpstore.hashing.base import SAMPLES
 from fpstore.hashing.exact import EXACT
 from fpstore.hashing.html import MainText
+from fpstore.io.row_copy import KeptRows
 from fpstore.io.scores import concatenate_keys
 from fpstore.io.shards import ShardNames
 from fpstore.io.source import IdColumn, format_by_name
@@ -520,7 +521,7 @@ class DedupWork(Work):
             open_input(spec, self.spec.encoding) as corpus,
             self.output.create_file(name, self.plan.digest) as path,
         ):
-            corpus.copy(flags, path)
+            KeptRows(flags).write(corpus, slice(0, len(flags)), path)
         return {
             "rows": len(flags),
             "kept": int(np.count_nonzero(flags)),

@@ -34,7 +34,6 @@ OWNERS = {
     "jinja2": ("pages/",),
     "pyarrow": (
         "io/arrow.py",
-        "io/extended.py",
         "io/remote.py",
         "io/tables.py",
         "work/places.py",

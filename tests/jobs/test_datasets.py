@@ -15,6 +15,7 @@ import fpstore
 from fpstore.errors import InputError
 from fpstore.hashing import SimHash, TextReader
 from fpstore.io import datasets as dataset_folders
+from fpstore.io.row_copy import KeptRows
 
 TEXTS = ["one text of many words", "another text", "one text of many words", "a third one"] * 3
 KEPT = [0, 1, 3]
@@ -92,7 +93,7 @@ def test_fingerprints_differ_with_the_rows(here):
         fine("dedup", "data", name, *FIELD, *more, "-q")
         found.add(json.loads(Path(name, "state.json").read_text())["_fingerprint"])
     for n, flags in enumerate((np.eye(1, 12, 5, dtype=bool)[0], np.eye(1, 12, 6, dtype=bool)[0])):
-        dataset_folders.DatasetRows("data", True).copy_folder(flags, Path(f"c{n}"))
+        dataset_folders.DatasetRows("data", True).copy_folder(KeptRows(flags), Path(f"c{n}"))
         found.add(json.loads(Path(f"c{n}", "state.json").read_text())["_fingerprint"])
     assert len(found) == 3  # the first two keep the same rows
 
@@ -100,7 +101,7 @@ def test_fingerprints_differ_with_the_rows(here):
 def test_large_folders_have_several_files(here, monkeypatch):
     monkeypatch.setattr(dataset_folders, "FILE_BYTES", 100)
     rows = dataset_folders.DatasetRows("data", True)
-    rows.copy_folder(np.ones(12, bool), Path("all"))
+    rows.copy_folder(KeptRows(np.ones(12, bool)), Path("all"))
     names = sorted(path.name for path in Path("all").glob("*.arrow"))
     assert names == [f"data-{n:05}-of-{len(names):05}.arrow" for n in range(len(names))]
     assert len(names) > 1
@@ -108,7 +109,8 @@ def test_large_folders_have_several_files(here, monkeypatch):
 
 
 def test_nothing_kept_is_a_dataset_of_no_rows(here):
-    dataset_folders.DatasetRows("data", True).copy_folder(np.zeros(12, bool), Path("none"))
+    nothing = KeptRows(np.zeros(12, bool))
+    dataset_folders.DatasetRows("data", True).copy_folder(nothing, Path("none"))
     assert load(Path("none")).equals(table().slice(0, 0))
 
 

@@ -201,6 +201,7 @@ def test_texts_that_are_small_in_the_file(tmp_path, name, way):
 ARROW_PEAK = """
     import sys, numpy, pyarrow
     from fpstore.io.parquet import ParquetRows
+    from fpstore.io.row_copy import KeptRows
     from fpstore.io.source import Projection
 
     corpus, count = ParquetRows([sys.argv[1]]), 0
@@ -208,7 +209,7 @@ ARROW_PEAK = """
         count += len(batch.texts)
     read = pyarrow.default_memory_pool().max_memory()
     corpus = ParquetRows([sys.argv[1]], again=True)
-    corpus.copy(numpy.ones(count, bool), sys.argv[2])
+    KeptRows(numpy.ones(count, bool)).write(corpus, slice(0, count), sys.argv[2])
     print(count, read, pyarrow.default_memory_pool().max_memory())
 """
 

@@ -39,7 +39,7 @@ from fpstore.io.keys import has_key
 from fpstore.io.lines import JsonLines, LineRows
 from fpstore.io.parquet import ParquetRows, TableRows
 from fpstore.io.reader import HEAD_BYTES, input_format, read_head, row_files, stored_files
-from fpstore.io.remote import Copies, RemoteFile
+from fpstore.io.remote import Copies, RemoteFile, expand_pattern
 from fpstore.io.shards import Shards
 from fpstore.io.source import (
     FIELD_FORMATS,
@@ -194,7 +194,13 @@ def _copy_stored(source: Any, format_name: str | None) -> tuple[Any, Copies | No
     if not any(map(is_uri, paths)):
         return paths, None
     copies = Copies()
-    return [_copy(path, copies, format_name) if is_uri(path) else path for path in paths], copies
+    names = chain.from_iterable(
+        (_copy(uri, copies, format_name) for uri in expand_pattern(path))
+        if is_uri(path)
+        else [path]
+        for path in paths
+    )
+    return list(names), copies
 
 
 def _copy(uri: str, copies: Copies, format_name: str | None) -> str:

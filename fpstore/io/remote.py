@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from fnmatch import fnmatchcase
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from tempfile import mkdtemp
 from typing import Any
@@ -90,15 +92,19 @@ class RemoteFile:
         path.parent.mkdir(parents=True, exist_ok=True)
         with (
             self._errors(),
-            self._fs.open_input_stream(self._inner(name)) as source,
+            self._open_input(name) as source,
             path.open("xb") as target,
         ):
             while data := source.read(_COPIED_BYTES):
                 target.write(data)
 
     def read_head(self, name: str, size: int) -> bytes:
-        with self._errors(), self._fs.open_input_stream(self._inner(name)) as source:
+        with self._errors(), self._open_input(name) as source:
             return bytes(source.read(size))
+
+    def _open_input(self, name: str) -> Any:
+        """Open the bytes of a file, which pyarrow would otherwise unpack by its extension."""
+        return self._fs.open_input_stream(self._inner(name), compression=None)
 
     def upload(self, path: Path, name: str = "") -> None:
         """Copy a file on a disk to the file, or to a file of the folder.
@@ -108,7 +114,11 @@ class RemoteFile:
         target_path = self._inner(name)
         with self._errors():
             self._fs.create_dir(target_path.rpartition("/")[0], recursive=True)
-            with path.open("rb") as source, self._fs.open_output_stream(target_path) as target:
+            with (
+                path.open("rb") as source,
+                # by default, pyarrow would pack it by its extension
+                self._fs.open_output_stream(target_path, compression=None) as target,
+            ):
                 while data := source.read(_COPIED_BYTES):
                     target.write(data)
 
@@ -178,12 +188,44 @@ class Copies:
         return self._folder.path / str(len(self.uris)) / name
 
 
+def expand_pattern(uri: str) -> list[str]:
+    """Return the sorted URIs of the files that match a pattern, or the URI as it is.
+
+    As in a shell, ``*`` matches within a name, and no dot at its beginning. The bucket is no
+    pattern, nor is the name of a file that is there.
+    """
+    scheme, _, location = uri.partition("://")
+    bucket, *parts = location.split("/")
+    first = next((place for place, part in enumerate(parts) if "*" in part), None)
+    if first is None or RemoteFile(uri).is_file():
+        return [uri]
+    folder = "/".join([f"{scheme}://{bucket}", *parts[:first]])
+    matching = [
+        f"{folder}/{name}"
+        for name in RemoteFile(folder).names()
+        if _matches(name.split("/"), parts[first:])
+    ]
+    if not matching:
+        raise StorageError(f"{uri}: no file matches", path=uri)
+    return matching
+
+
+def _matches(names: list[str], patterns: list[str]) -> bool:
+    return len(names) == len(patterns) and all(
+        fnmatchcase(name, pattern.replace("[", "[[]")) and (pattern[:1] == "." or name[:1] != ".")
+        for name, pattern in zip(names, patterns, strict=True)
+    )
+
+
 def local_files(paths: Any) -> tuple[Any, Copies | None]:
     """Return paths, with copies in place of files that URIs name; and the copies, if there are."""
     if not isinstance(paths, list | tuple) or not any(map(is_uri, paths)):
         return paths, None
     copies = Copies()
-    return [copies.add_file(path) if is_uri(path) else path for path in paths], copies
+    names = chain.from_iterable(
+        map(copies.add_file, expand_pattern(path)) if is_uri(path) else [path] for path in paths
+    )
+    return list(names), copies
 
 
 def first_line(error: BaseException) -> str:

@@ -339,7 +339,7 @@ class Outputs:
             self._close_lists(checkpoint)
 
         if self.target is None:
-            pass
+            self._close_lists(checkpoint)
         elif checkpoint is not None and is_output(self._folder, self.target):
             complete(self.target)  # a run that was killed has copied the rows
         elif new_columns is None:
@@ -370,6 +370,7 @@ class Outputs:
         """Write the lists of a result whose rows are not copied."""
         self._write_lists(result, resources)
         self._close_lists(checkpoint)
+        self._remote.upload(self._paths)
 
     def _close_lists(self, checkpoint: Checkpoint | None) -> None:
         for path, writer in zip(self._paths, self._writers, strict=True):
@@ -405,7 +406,7 @@ class Outputs:
             self._close_lists(None)
 
         if self.target is None:
-            self._write_lists(edit, resources)
+            complete()
         elif table is not None:
             rows, kept = slice(0, table.num_rows), KeptRows(np.ones(table.num_rows, bool))
             kept.write(TableRows(table, again=True), rows, self.target, None, complete)

@@ -417,7 +417,7 @@ class StoredPlace(Place):
     def replace(self, name: str, data: bytes) -> None:
         with (
             self._translate_errors(name),
-            self._system.open_output_stream(self._object_path(name)) as stream,
+            self._system.open_output_stream(self._object_path(name), compression=None) as stream,
         ):
             stream.write(data)
 

@@ -1,6 +1,7 @@
 """Inputs and outputs that URIs name, for the verbs of one process."""
 
 import gc
+import gzip
 import json
 import tempfile
 from pathlib import Path
@@ -45,18 +46,19 @@ def store(request, tmp_path, monkeypatch):
 
 
 def put(uri, data):
-    path = Path(tempfile.gettempdir(), "put")
-    path.write_bytes(data)
-    RemoteFile(uri).upload(path)
-    path.unlink()
+    """Write a file by other means than fpstore does."""
+    if uri.startswith("file://"):
+        path = Path(uri.removeprefix("file://"))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    else:
+        pytest.importorskip("fsspec").filesystem("memory").pipe(uri, data)
 
 
 def get(uri):
-    path = Path(tempfile.gettempdir(), "got")
-    RemoteFile(uri).download(path)
-    data = path.read_bytes()
-    path.unlink()
-    return data
+    if uri.startswith("file://"):
+        return Path(uri.removeprefix("file://")).read_bytes()
+    return pytest.importorskip("fsspec").filesystem("memory").cat(uri)
 
 
 def kept(data):
@@ -77,6 +79,49 @@ def test_files_and_folders_in_and_out(store):
     fine("boilerplate", f"{store}/one.jsonl", f"{store}/plain.jsonl", *FIELD, "-q")
     assert get(f"{store}/plain.jsonl") == get(f"{store}/one.jsonl")
     fine("decontaminate", f"{store}/one.jsonl", f"{store}/in/deep", *FIELD, "-q", "--ngram", 3)
+
+
+def test_packed_lines_are_packed_once(store):
+    """Streams of pyarrow unpack and pack by the extension, if they are not told otherwise."""
+    put(f"{store}/a.jsonl.gz", gzip.compress(json_lines(ROWS).encode()))
+    lists = ("--removed", f"{store}/gone.csv.gz", "--id-field", "id")
+    fine("dedup", f"{store}/a.jsonl.gz", f"{store}/b.jsonl.gz", *FIELD, *EXACT, *lists)
+    assert kept(gzip.decompress(get(f"{store}/b.jsonl.gz"))) == ["r0", "r2", "r4", "r6"]
+    assert gzip.decompress(get(f"{store}/gone.csv.gz")).startswith(b"row,id,")
+
+
+def test_patterns_name_files(store):
+    for name in ("c.jsonl", ".hidden.jsonl", "c.txt", "deep/[1].jsonl"):
+        put(f"{store}/in/{name}", json_lines(ROWS[:1]).encode())
+    fine("dedup", f"{store}/in/*.jsonl", f"{store}/out/", *FIELD, *EXACT)
+    assert RemoteFile(f"{store}/out").names() == ["a.jsonl", "c.jsonl"]
+    fine("dedup", f"{store}/i*/d*/[1]*", f"{store}/in/*/b.jsonl", "x.jsonl", *FIELD, *EXACT)
+    assert kept(Path("x.jsonl").read_bytes()) == ["r0", "r4", "r6"]
+    put(f"{store}/h.tsv", b"00000000000000ff\t7\n")
+    (chunk,) = open_reader(f"{store}/*.tsv")
+    assert chunk.ids.tolist() == [7]
+    put(f"{store}/s*.jsonl", json_lines(ROWS[1:2]).encode())
+    put(f"{store}/sa.jsonl", json_lines(ROWS).encode())
+    assert fpstore.dedup(f"{store}/s*.jsonl", text="text").kept.tolist() == [0]
+    with pytest.raises(StorageError, match=r"in/\*\.csv: no file matches"):
+        fpstore.dedup(f"{store}/in/*.csv", text="text")
+    with pytest.raises(InputError, match="is an input: name another output"):
+        fpstore.dedup(f"{store}/in/a*.jsonl", f"{store}/in/a.jsonl", text="text", overwrite=True)
+
+
+def test_lists_without_rows_are_stored(store):
+    """Of a job without an output, and of one that would remove too much of a source."""
+    one, hits = f"{store}/in/a.jsonl", f"{store}/hits.csv"
+    fine("decontaminate", one, one, *FIELD, "-q", "--ngram", 3, "--hits", hits)
+    assert get(hits).startswith(f"0,0,{one},0,0,".encode())
+    listed = ("--action", "list", "--passages", f"{store}/passages.csv", "--words", 3)
+    fine("passages", one, *FIELD, *listed, "-q")
+    assert len(get(f"{store}/passages.csv").splitlines()) > 1
+    put(f"{store}/b.jsonl", json_lines([{"text": "a b c d", "s": "x"}] * 100).encode())
+    lost = ("--source-field", "s", "--sources", f"{store}/s.csv", "--most-removed", 0.5)
+    failure("dedup", f"{store}/b.jsonl", f"{store}/c.jsonl", *FIELD, *lost)
+    assert get(f"{store}/s.csv") == b"source,rows,removed,share\nx,100,99,0.99\n"
+    assert not RemoteFile(f"{store}/c.jsonl").is_file()
 
 
 def test_no_copy_stays(store):

@@ -3,6 +3,7 @@
 A server of S3 on the loopback device, if it is installed (moto[s3], flask and flask-cors).
 """
 
+import gzip
 import importlib.util
 import json
 import os
@@ -13,10 +14,14 @@ import sys
 import textwrap
 import zlib
 from contextlib import contextmanager
+from pathlib import Path
 from urllib.request import Request, urlopen
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from commandline import failure, fine
+from inputs import json_lines
 from pyarrow import fs
 from small_plans import CORPUS_OPTIONS, corpus_at, done_at, plan_dedup
 from speeds import slow
@@ -242,6 +247,34 @@ def test_a_copy_that_fails_leaves_no_object(bucket, tmp_path, monkeypatch):
     ):
         path.write_bytes(b"all of it")
     assert objects(system, name) == {}
+
+
+# --- One process ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".jsonl.gz"])
+def test_one_process_reads_and_writes_objects(bucket, tmp_path, monkeypatch, suffix):
+    """The objects are the files that are written on a disk."""
+    system, name = bucket
+    monkeypatch.chdir(tmp_path)
+    rows = [{"id": f"r{n}", "text": f"page {n // 2} of all the pages"} for n in range(8)]
+    (tmp_path / "in").mkdir()
+    for number, half in enumerate((rows[:4], rows[4:])):
+        path = tmp_path / "in" / f"{number}{suffix}"
+        if suffix == ".parquet":
+            pq.write_table(pa.Table.from_pylist(half), path)
+        else:
+            path.write_bytes(gzip.compress(json_lines(half).encode()))
+    uploaded(system, tmp_path / "in", f"{name}/a b")
+    options = ("--text-field", "text", "--threshold", 0.9, "--id-field", "id", "-q")
+    Path("here").mkdir()
+    for source, place in (("in", "here"), (f"s3://{name}/a b/*{suffix}", f"s3://{name}")):
+        lists = ("--annotate", "--removed", f"{place}/gone.jsonl.gz")
+        fine("dedup", source, f"{place}/out/", *options, *lists)
+    result = objects(system, name)
+    for written_name in ("gone.jsonl.gz", f"out/0{suffix}", f"out/1{suffix}"):
+        assert result[written_name] == Path("here", written_name).read_bytes()
+    assert len(gzip.decompress(result["gone.jsonl.gz"]).splitlines()) == 4
 
 
 # --- Stores that refuse ---------------------------------------------------------------------------

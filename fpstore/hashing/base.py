@@ -125,10 +125,6 @@ class FeatureSets(NamedTuple):
         features = slices(self.features, starts, sizes)
         return FeatureSets(features, sizes, self.digests[places], self.samples[places])
 
-    def sampled(self) -> Counts:
-        """Return the samples of all items, one after the other."""
-        return slices(self.features, list_lims(self.sizes)[:-1], self.samples)
-
 
 class UnitSets(NamedTuple):
     """Sets of features as whole hashes, or as their ranks, ascending within an item.

@@ -228,7 +228,7 @@ class LineRows(RowFiles):
     def batches(
         self, projection: Projection, rule: IdRule | None = None, skipped: int = 0
     ) -> Iterator[Batch]:
-        self.bytes_done, skip = 0, Skip(skipped)
+        self.bytes_done, skip, projection = 0, Skip(skipped), projection.begin()
         absent = AbsentColumns(projection if self.typed and not skipped else Projection())
         self.absent, self.lacks_columns = absent.texts, bool(absent.columns)
         self.rows_of_files, broken = [], BrokenLines()
@@ -247,6 +247,8 @@ class LineRows(RowFiles):
         if not self._is_reported:
             broken.report()
             self._is_reported = True
+        if not skipped:
+            self._note_roles(projection)
         if not self.is_part and any(self.rows_of_files) and (problem := absent.problem()):
             raise InputError(f"{self.label}: {problem}")
 

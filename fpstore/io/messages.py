@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from fpstore.base.arguments import is_iterable
 from fpstore.base.keywords import keyword
 from fpstore.errors import InputError, show
+from fpstore.io.fields import MAX_NAMES, names_here
 
 # the names of the fields of a message: those of most chats, and of ShareGPT
 ROLE_NAMES, CONTENT_NAMES = ("role", "from"), ("content", "value")
@@ -39,11 +40,41 @@ def check_roles(roles: object) -> tuple[str, ...] | None:
     return tuple(checked)
 
 
-def join_parts(value: object, roles: Sequence[str] | None, shown: str) -> str:
+class RoleFilter:
+    """Chooses messages by their roles in one reading, and knows the roles that messages have had.
+
+    Without ``names``, it takes the messages of all roles.
+    """
+
+    def __init__(self, names: Sequence[str] | None) -> None:
+        self.names = names
+        self._present = dict[str, None]()
+
+    def takes(self, role: str) -> bool:
+        if self.names is None:
+            return True
+        is_named = role in self.names
+        if is_named or len(self._present) < MAX_NAMES:
+            self._present[role] = None
+        return is_named
+
+    def problem(self) -> str:
+        """Return which role no message has had; nothing if all have, or if there are no messages.
+
+        The name may be mistyped, or be one of another corpus.
+        """
+        present = list(self._present)
+        name = next((name for name in self.names or () if name not in self._present), None)
+        if name is None or not present:
+            return ""
+        here = names_here("roles", name, present, present)
+        return f"no message has the role {show(name)} ({here})"
+
+
+def join_parts(value: object, roles: RoleFilter, shown: str) -> str:
     """Return the strings of a list, or the contents of its messages, with line breaks between.
 
-    ``roles`` chooses messages, and ``shown`` is the value for a message of an error. InputError for
-    something else.
+    ``shown`` is the value for a message of an error. InputError for something else.
     """
     if not isinstance(value, list):
         raise InputError(f"{_EXPECTED}, got {shown}")
@@ -57,12 +88,12 @@ def refuse_string(name: str) -> InputError:
     )
 
 
-def _parts(item: object, roles: Sequence[str] | None, shown: str) -> Iterator[str]:
+def _parts(item: object, roles: RoleFilter, shown: str) -> Iterator[str]:
     """Yield the texts of a string or a message; its content may be a string, null or parts."""
     if item is None:
         return
     if isinstance(item, str):
-        if roles is not None:
+        if roles.names is not None:
             raise InputError(
                 f"{keyword('roles')} chooses messages of a chat, got a list of strings: leave it "
                 "out"
@@ -75,7 +106,7 @@ def _parts(item: object, roles: Sequence[str] | None, shown: str) -> Iterator[st
     content_name = next((name for name in CONTENT_NAMES if name in item), None)
     if not isinstance(role, str) or content_name is None:
         raise InputError(f"a message of a chat has a role and a content, got {shown}")
-    if roles is not None and role not in roles:
+    if not roles.takes(role):
         return
     content = item[content_name]
     for part in content if isinstance(content, list) else [content]:

@@ -205,6 +205,7 @@ class ParquetRows(RowFiles):
     def batches(
         self, projection: Projection, rule: IdRule | None = None, skipped: int = 0
     ) -> Iterator[Batch]:
+        projection = projection.begin()
         columns, promoted = self._columns(projection)
         for name, done, batch in self.record_batches(projection.names, skipped):
             batch = read_fields(batch, projection.names)
@@ -212,6 +213,8 @@ class ParquetRows(RowFiles):
                 with self._translate_errors(name):
                     rows = columns[name].rows(with_types(piece, promoted), name, done + start, rule)
                 yield rows
+        if not skipped:
+            self._note_roles(projection)
 
     def _columns(self, projection: Projection) -> tuple[dict[str, ArrowColumns], dict[str, Any]]:
         """Return what reads each file, by its name, and the types that columns are promoted to.
@@ -331,7 +334,7 @@ class TableRows(RowSource):
     def batches(
         self, projection: Projection, rule: IdRule | None = None, skipped: int = 0
     ) -> Iterator[Batch]:
-        done, self.bytes_done = skipped, 0
+        done, self.bytes_done, projection = skipped, 0, projection.begin()
         with self._stream(skipped) as stream:
             for name in projection.names:
                 find_column(stream.schema, name)
@@ -348,6 +351,8 @@ class TableRows(RowSource):
                     yield columns.rows(piece, self.names[0], done + start, rule)
                 done += record_batch.num_rows
                 self.bytes_done = (self.bytes_total or 0) * done // max(self.rows or 0, 1)
+        if not skipped:
+            self._note_roles(projection)
 
     @property
     def schema(self) -> Any:

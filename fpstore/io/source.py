@@ -6,7 +6,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import compress
 from pathlib import Path, PurePath
 from typing import Any, Literal, NamedTuple, TypeVar, cast
@@ -16,8 +16,10 @@ import numpy.typing as npt
 
 from fpstore.base.aliases import Flags, Progress, Words
 from fpstore.base.arguments import show_json
+from fpstore.base.diagnostics import notify
 from fpstore.base.keywords import keyword
 from fpstore.base.strings import StringColumn
+from fpstore.base.threads import cached_property
 from fpstore.base.width import WIDTH_64, Width
 from fpstore.errors import InputError, plural, show
 from fpstore.io.check import (
@@ -40,7 +42,7 @@ from fpstore.io.fields import names_here
 from fpstore.io.files import FileState, InputFile, inner_name, input_error
 from fpstore.io.keys import hash_keys
 from fpstore.io.labels import Labels, encode_labels, label_of
-from fpstore.io.messages import join_parts, refuse_string
+from fpstore.io.messages import RoleFilter, join_parts, refuse_string
 from fpstore.io.remote import Copies
 from fpstore.io.scores import rows_of_keys, score_key
 
@@ -106,6 +108,15 @@ class Projection:
     alike_scores: bool = False  # a number has one key as a score, whatever its type
     roles: tuple[str, ...] | None = None  # of the messages that are texts; None: all
     edits_texts: bool = False  # the texts are edited, and so must be strings
+
+    def begin(self) -> Projection:
+        """Return the projection for one reading, whose filter has met no messages."""
+        return replace(self)
+
+    @cached_property
+    def role_filter(self) -> RoleFilter:
+        """What chooses messages by `roles`."""
+        return RoleFilter(self.roles)
 
     @property
     def digits(self) -> Digits:
@@ -358,6 +369,7 @@ class RowSource(ABC):
     is_part = False  # of other rows, which may have the fields that no row here has
     forbidden_in_ids = ""  # characters that no list of the output can hold
     tagged = False  # most of the first texts look like pages of HTML, and are taken as plain texts
+    _has_noted_roles = False
     # pages that the reading under way compares by their whole texts, as their main texts are too
     # short
     whole_pages = 0
@@ -425,6 +437,13 @@ class RowSource(ABC):
     def select_rows(self, flags: Flags) -> Any:
         """Return the rows whose flags are set for a caller: of files, their numbers."""
         return np.flatnonzero(flags)
+
+    def _note_roles(self, projection: Projection) -> None:
+        """Report, once, a role that no message has had in a reading of all rows."""
+        problem = "" if self.is_part or self._has_noted_roles else projection.role_filter.problem()
+        if problem:
+            self._has_noted_roles = True
+            notify(f"{self.label}: {problem}")
 
     def _count(self, size: int) -> None:
         self.bytes_done += size
@@ -698,7 +717,7 @@ def text_values(
             return value
         if projection.edits_texts:
             raise InputError(f"a text must be a string, got {show_json(value)}")
-        return join_parts(value, projection.roles, show_json(value))
+        return join_parts(value, projection.role_filter, show_json(value))
 
     return convert_values(values, text, row_error)
 

@@ -7,10 +7,11 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from commandline import failure, fine
+from commandline import failure, fine, run
 from inputs import json_lines
 
 import fpstore
+from fpstore.base import diagnostics
 from fpstore.errors import InputError
 from fpstore.hashing import SimHash, TextReader
 from fpstore.plans import LshSpec
@@ -139,6 +140,7 @@ def chats(tmp_path, monkeypatch):
             "messages": [
                 {"role": "system", "content": f"the system of the number {n}"},
                 {"role": "user", "content": f"a question about the number {n // 2} of all"},
+                {"role": "assistant", "content": None},  # a call of a tool
             ],
         }
         for n in range(6)
@@ -183,6 +185,35 @@ def test_every_verb_of_rows_takes_roles(chats, name):
         for more in ((), ROLES)
     ]
     assert counts == [0, 6]
+
+
+@pytest.mark.parametrize("name", ["jsonl", "parquet"])
+def test_a_role_that_no_message_has_is_noted_once(chats, name):
+    """Also where the texts are read twice."""
+    here = f"a.{name}: no message has the role {{}} (roles here: system, user, assistant"
+    words = ("dedup", f"a.{name}", f"b.{name}", *FIELD, "--threshold", 0.9, "--force")
+    excerpts = ("--removed", "r.jsonl", "--excerpts-of", 40)
+    done = run(*words, "--roles", "user,asistant", *excerpts, "--no-progress")
+    assert done.stderr == f"fpstore: {here.format(repr('asistant'))}; nearest: assistant)\n"
+    done = run(*words, "--roles", "tool", "--no-progress")
+    assert done.stderr.startswith(f"fpstore: {here.format(repr('tool'))})\n")
+    for roles, quiet in (("system,assistant", "--no-progress"), ("tool", "-q")):
+        assert "no message" not in run(*words, "--roles", roles, quiet).stderr
+    hashed = run("hash", f"a.{name}", *FIELD, "--roles", "user,tool", "--no-progress").stderr
+    assert here.format(repr("tool")) in hashed
+
+
+def test_no_role_is_missing_where_there_are_no_messages(tmp_path, monkeypatch):
+    """In memory, the note names a table."""
+    path, notes = tmp_path / "a.jsonl", []
+    path.write_text(json_lines([{"text": None}, {"text": []}]))
+    monkeypatch.setattr(diagnostics, "on_notice", notes.append)
+    fpstore.dedup(path, text="text", roles="user")
+    assert notes == []
+    rows = pa.table({"text": [[{"role": f"r{n}", "content": "a"}] for n in range(1200)]})
+    fpstore.dedup(rows, text="text", roles=["r1150", "r1300"])
+    (note,) = notes
+    assert note.startswith("the table: no message has the role 'r1300' (roles here: r0, r1, ")
 
 
 def test_weights_and_plans_of_indexes_take_roles(chats):

@@ -67,7 +67,7 @@ def open_corpus(
     encoding: str | None = None,
     html: bool = False,
     format: str | None = None,
-    skip_bad: bool = False,
+    skip_bad: bool | None = None,
 ) -> RowSource:
     """Return rows that can be read more than once: `open_source` or, with ``texts``, files."""
     if not texts:
@@ -121,7 +121,7 @@ def open_source(
     encoding: str | None = None,
     again: bool = True,
     unbuffered: bool = False,
-    skip_bad: bool = False,
+    skip_bad: bool | None = None,
 ) -> RowSource:
     """Return the rows of files, of folders of files, or of a table.
 
@@ -130,6 +130,8 @@ def open_source(
     stream of batches is a table, too. JSON lines may be ``unbuffered``, and lines that are broken
     may be skipped: see `LineRows`.
     """
+    if skip_bad is not None:
+        check_flag(skip_bad, "skip_bad")
     dataset = dataset_of(source) if is_dataset(source) else None
     source = _collect(source) if dataset is None else dataset_table(dataset)
     is_table = hasattr(source, "__arrow_c_stream__")
@@ -163,7 +165,7 @@ def open_source(
             again,
             encoding,
             unbuffered and is_json,
-            check_flag(skip_bad, "skip_bad"),
+            skip_bad,
         )
     elif encoding is not None:
         raise InputError(
@@ -171,7 +173,7 @@ def open_source(
             "their own",
             got=encoding,
         )
-    elif check_flag(skip_bad, "skip_bad"):
+    elif skip_bad:
         raise InputError(
             f"{keyword('skip_bad', True)} is for files of lines: a broken file of Parquet has no "
             "rows to go on with"
@@ -218,7 +220,7 @@ def _copy(uri: str, copies: Copies, format_name: str | None) -> str:
 
 
 def _open_dataset(
-    paths: Sequence[str], again: bool, encoding: str | None, skip_bad: bool
+    paths: Sequence[str], again: bool, encoding: str | None, skip_bad: bool | None
 ) -> DatasetRows:
     """Return the rows of a folder of ``save_to_disk``."""
     name = printable(paths[0])

@@ -328,16 +328,22 @@ class DelimitedText(LineParser):
                     stop += 1
                     cells = self._split(self._decode(text, first + start))
                 row = Row(first + start, b"\n".join(lines[start:stop]), cells)
-                self._check_intact(row)
+                if self.broken is not None:
+                    self._check_intact(row)
             except InputError as error:
                 broken_row(error)
                 continue
             yield row
 
+    def is_broken(self, row: Row) -> bool:
+        try:
+            self._check_intact(row)
+        except InputError:
+            return True
+        return False
+
     def _check_intact(self, row: Row) -> None:
         """Raise InputError for a row that is skipped, if broken ones are; others fail later."""
-        if self.broken is None:
-            return
         if self._loose is None:
             if self._cells is not None and len(row.cells) != self._cells:
                 raise input_error(self.name, row.line, self._cells_message(row.cells))

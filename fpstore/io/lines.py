@@ -23,7 +23,7 @@ import numpy as np
 
 from fpstore.base.arguments import show_json
 from fpstore.base.diagnostics import notify
-from fpstore.base.keywords import keyword
+from fpstore.base.keywords import accepts, keyword
 from fpstore.base.resources import parse_memory
 from fpstore.errors import InputError, plural, show
 from fpstore.io.encodings import transcoded
@@ -135,6 +135,10 @@ class LineParser(ABC):
         is a row, or an error.
         """
 
+    @abstractmethod
+    def is_broken(self, row: Row) -> bool:
+        """Whether a row is broken in a way that could be skipped."""
+
     def regular_block(
         self, block: bytes, first: int, projection: Projection, rule: IdRule | None
     ) -> Batch | None:
@@ -185,7 +189,7 @@ class LineRows(RowFiles):
 
     ``parser`` makes the `LineParser` of a file from its name. ``unbuffered``: yield the lines that
     have come through a pipe, a socket or a terminal, without waiting for others, and those before a
-    bad one.
+    bad one. If the caller cannot choose, ``skip_bad`` is None.
     """
 
     def __init__(
@@ -196,10 +200,10 @@ class LineRows(RowFiles):
         again: bool = False,
         encoding: str | None = None,
         unbuffered: bool = False,
-        skip_bad: bool = False,
+        skip_bad: bool | None = None,
     ) -> None:
         super().__init__(paths, again, encoding)
-        self.skip_bad, self._is_reported = skip_bad, False
+        self.skip_bad, self._is_reported = bool(skip_bad), False
         self.suffix, self._parser = suffix, parser
         self._limit = (
             LineLimit.from_memory(parse_memory(None), of_memory=False) if again else LineLimit()
@@ -208,6 +212,7 @@ class LineRows(RowFiles):
         self.unbuffered = (
             unbuffered and self.encoding is None and any(file.arrives for file in self.files)
         )
+        self._may_skip = skip_bad is False and not self.unbuffered
         if skip_bad and self.unbuffered:
             raise InputError(
                 f"{keyword('skip_bad', True)} is for files: a line that is answered as it comes is "
@@ -406,8 +411,17 @@ class LineRows(RowFiles):
             )
         if batch is not None and (self.unbuffered or unread is None):
             yield batch
-        if error or unread:
-            raise error or unread  # type: ignore[misc]
+        if error is not None:
+            raise self._with_advice(error) if parser.is_broken(rows[good]) else error
+        if unread is not None:
+            raise self._with_advice(unread)
+
+    def _with_advice(self, error: InputError) -> InputError:
+        """Return the error of a line that is broken, which names the way to go on, if any."""
+        if error.line is None or not self._may_skip or not accepts("skip_bad", True):
+            return error
+        advice = f"{keyword('skip_bad', True)} skips such lines"
+        return InputError(f"{error}; {advice}", path=error.path, line=error.line)
 
 
 def _omitted_row(
@@ -460,7 +474,9 @@ def line_blocks(
                 piece_bytes += len(data)
                 if piece_bytes > limit.bytes:
                     whole = _json_problem(pieces[0]) if line == 1 else None
-                    raise input_error(file.name, line, whole or f"line {limit}; not text?")
+                    if whole is not None:
+                        raise input_error(file.name, None, whole)
+                    raise input_error(file.name, line, f"line {limit}; not text?")
                 continue
             block = b"".join([*pieces, data[:end]])
             if not data and block:
@@ -518,12 +534,17 @@ class JsonLines(LineParser):
 
     def _intact_rows(self, rows: Iterator[Row], broken: BrokenLines) -> Iterator[Row]:
         for row in rows:
-            try:
-                _object(row.raw, exactly=False)
-            except InputError:
+            if self.is_broken(row):
                 broken.add(self.name, row.line)
             else:
                 yield row
+
+    def is_broken(self, row: Row) -> bool:
+        try:
+            _object(row.raw, exactly=False)
+        except InputError:
+            return True
+        return False
 
     def regular_block(
         self, block: bytes, first: int, projection: Projection, rule: IdRule | None
@@ -549,7 +570,8 @@ class JsonLines(LineParser):
                 objects.append(_object(row.raw, exactly=projection.score is not None))
             except InputError as error:
                 whole = None if objects or self._began else _json_problem(row.raw)
-                raise input_error(self.name, row.line, whole or str(error)) from None
+                line = row.line if whole is None else None
+                raise input_error(self.name, line, whole or str(error)) from None
         return self._batch(objects, [row.line for row in rows], projection, rule)
 
     def fields(self, row: Row) -> dict[str, Any]:

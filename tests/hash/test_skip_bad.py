@@ -103,6 +103,55 @@ def test_every_verb_of_rows(case):
     assert len(fpstore.open("s.fps").ids) == 6
 
 
+SKIPS = "; --skip-bad skips such lines\n"
+
+
+def test_errors_name_the_option(case):
+    """Of each kind of broken line; in Python, the argument."""
+    path, good, _ = case
+    first, *others = good.read_bytes().splitlines(keepends=True)
+    for broken in BROKEN if path.suffix == ".jsonl" else CSV_BROKEN:
+        # the header or the first row before it
+        path.write_bytes(b"".join([first, broken, b"\n", *others]))
+        message = failure("dedup", path, f"x{path.suffix}", *FIELDS)
+        assert message.startswith(f"fpstore: {path}:2: ")
+        assert message.endswith(SKIPS), broken
+    with pytest.raises(InputError, match=r"; skip_bad=True skips such lines$"):
+        fpstore.dedup(path, text="text")
+
+
+def test_errors_name_no_option_that_would_not_help(case):
+    path, good, _ = case
+    for words in (
+        ("dedup", good, f"x{path.suffix}", *FIELDS, "--against", path),
+        ("decontaminate", good, path, *FIELDS[:2]),
+        ("dedup", path, f"x{path.suffix}", *FIELDS, "--processes", 1),
+    ):
+        message = failure(*words)
+        assert f"{path}:" in message, words
+        assert "skip" not in message, words
+    assert failure("decontaminate", path, good, *FIELDS[:2]).endswith(SKIPS)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "is_broken"),
+    [
+        ("a.tsv", "00000000000000ff\t1\nxyz\t2\n", True),
+        ("a.tsv", "00000000000000ff\t1\n00000000000000fe\t2\t3\n", True),
+        ("a.tsv", "00000000000000ff\t1\n00000000000000fe\n", False),  # an id is missing
+        ("a.jsonl", '{"fingerprint": "xyz", "id": 1}\n', False),
+        ("a.jsonl", '{"fingerprint": 1, "id": 1}\n{"fingerprint"\n', True),
+    ],
+)
+def test_wrong_values_are_not_broken_lines(tmp_path, name, content, is_broken):
+    """A row that --skip-bad would not skip is an error without it."""
+    (tmp_path / name).write_text(content)
+    message = failure("build", tmp_path / "s.fps", tmp_path / name)
+    assert message.endswith(SKIPS) == is_broken, message
+    done = run("build", tmp_path / "s.fps", tmp_path / name, "--skip-bad", "--no-progress")
+    assert (done.exit_code == 0) == is_broken
+
+
 def test_a_folder_of_shards(case):
     path, good, places = case
     Path("in").mkdir()

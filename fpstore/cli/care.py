@@ -23,7 +23,14 @@ from fpstore.care.stats import describe as described
 from fpstore.care.stats import distribution
 from fpstore.cli import options
 from fpstore.cli.options import argument, option, output_option
-from fpstore.cli.output import print_error, print_facts, print_json, print_table, summary
+from fpstore.cli.output import (
+    print_error,
+    print_facts,
+    print_json,
+    print_table,
+    summary,
+    write_page,
+)
 from fpstore.cli.verb import (
     Arguments,
     fail,
@@ -39,7 +46,6 @@ from fpstore.format.manifest import is_index, is_openable, is_sharded, looks_lik
 from fpstore.hashing.registry import readable_description
 from fpstore.io import open_writer
 from fpstore.io.reader import check_format
-from fpstore.io.sink import Sink
 from fpstore.io.source import FORMATS
 from fpstore.store import store_snapshot
 
@@ -472,8 +478,7 @@ def report(args: Arguments) -> None:
             f"{files.sentence()}: paths are read from {folder or check_path('.')}; --files-in "
             "names another folder"
         )
-    with Sink(args.output) as sink:
-        sink.write(page.encode())
+    write_page(args.output, page)
 
 
 @verb(

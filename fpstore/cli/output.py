@@ -22,6 +22,7 @@ from fpstore.base.resources import format_size
 from fpstore.cli.signals import raise_again
 from fpstore.design.estimates import MIN_FINGERPRINTS_FOR_BYTES
 from fpstore.errors import one_line, plural
+from fpstore.io.sink import Sink
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -33,6 +34,12 @@ _GAP, _MIN_WORDS = 2, 12  # between two columns, and of a column of words, which
 
 def print_error(message: str) -> None:
     click.echo(f"fpstore: {one_line(message)}", err=True)
+
+
+def write_page(output: str, page: str) -> None:
+    """Write a page in HTML to a file, a URI or, for ``-``, standard output."""
+    with Sink(output) as sink:
+        sink.write(page.encode())
 
 
 def print_json(value: Any) -> None:

@@ -9,10 +9,10 @@ import click
 from fpstore.base.arguments import is_uri, printable
 from fpstore.cli import options
 from fpstore.cli.options import argument, check_output_path, option, whole_number
+from fpstore.cli.output import write_page
 from fpstore.cli.verb import Arguments, fail, output_guess, verb
 from fpstore.errors import plural
 from fpstore.io.files import inner_name
-from fpstore.io.sink import Sink
 from fpstore.jobs.review import MAX_PAIRS, USUAL_PAIRS, review_page
 
 
@@ -47,8 +47,7 @@ def review(args: Arguments) -> None:
     args.check_new(output)
     with args.bars() as bars:
         page, pairs = review_page(args.removed, args.pairs, bars)
-    with Sink(output) as sink:
-        sink.write(page.encode())
+    write_page(output, page)
     if not args.quiet:
         click.echo(args.with_time(output, plural(pairs, "pair")))
 

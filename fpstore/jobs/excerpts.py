@@ -20,12 +20,12 @@ from fpstore.hashing.page_text import main_texts
 from fpstore.hashing.plain_pages import PlainPages, is_page, without_tags
 from fpstore.io.source import Batch, Projection, RowSource
 from fpstore.jobs.row_set import SpooledIds
+from fpstore.pages import CUT
 from fpstore.query.id_lookup import ChainedIds, IdLookup, InMemoryIds, ids_in_slices
 
 EXCERPT_COLUMNS = ("text", "kept_text")
 MAX_CHARACTERS = 1 << 20
 BEFORE = 40  # characters before the first difference, or a quarter of the excerpt if that is less
-CUT = "…"  # where a text goes on
 
 
 class Excerpts(NamedTuple):
@@ -142,10 +142,11 @@ def cut_pair(text: str, kept_text: str, characters: int) -> tuple[str, str]:
     if start:
         word = text.find(" ", start, same)
         start = start if word < 0 else word + 1
-    return _cut(text, start, characters), _cut(kept_text, start, characters)
+    return cut_text(text, start, characters), cut_text(kept_text, start, characters)
 
 
-def _cut(text: str, start: int, characters: int) -> str:
+def cut_text(text: str, start: int, characters: int) -> str:
+    """Return characters of a text from a place, with an ellipsis for what is left out."""
     end = start + characters
     return CUT * bool(start and text) + text[start:end] + CUT * (end < len(text))
 

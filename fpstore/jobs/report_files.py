@@ -18,6 +18,8 @@ from fpstore.hashing.html import MainText
 from fpstore.hashing.image import ImageHash
 from fpstore.hashing.page_text import main_texts
 from fpstore.hashing.registry import fingerprinter_from_description
+from fpstore.jobs.excerpts import cut_text
+from fpstore.pages import CUT
 
 SHOWN_CHARACTERS = 300
 MAX_TEXT_BYTES = 1 << 24  # of a text file
@@ -139,8 +141,8 @@ class Files:
 
 def beginning(text: str) -> str:
     words = " ".join(text[:BEGINNING].split())
-    more = len(words) > SHOWN_CHARACTERS or len(text) > BEGINNING
-    return words[:SHOWN_CHARACTERS] + ("…" if more else "")
+    is_cut = len(words) <= SHOWN_CHARACTERS and len(text) > BEGINNING
+    return cut_text(words, 0, SHOWN_CHARACTERS) + CUT * is_cut
 
 
 def _page_fingerprinter(description: Mapping[str, Any] | None) -> Fingerprinter[Any] | None:

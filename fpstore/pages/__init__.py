@@ -11,6 +11,7 @@ from fpstore.errors import one_line, plural
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+CUT = "…"  # where a text goes on
 LONG_ID = 160  # characters; of a longer one, both ends are shown
 JOINERS = "\u200c\u200d\ufe0f"  # are not printable alone, but belong to words of many scripts
 
@@ -56,7 +57,7 @@ def visible(value: Any) -> Any:
 def shorten_id(name: str) -> str:
     """Return an id, without the middle of a very long one."""
     half = LONG_ID // 2
-    return name if len(name) <= LONG_ID else f"{name[:half]}…{name[-half:]}"
+    return name if len(name) <= LONG_ID else f"{name[:half]}{CUT}{name[-half:]}"
 
 
 def replace_controls(text: str) -> str:

@@ -11,7 +11,8 @@ import pytest
 from commandline import failure, fine
 
 from fpstore.jobs.evidence import RULES
-from fpstore.jobs.review import compare_words, review_page
+from fpstore.jobs.review import review_page
+from fpstore.pages.marks import compare_words
 
 VOID = {"meta", "input", "br"}
 EVIL = '</p><script>alert(1)</script><b onclick="x">\u202eevil & "so"'
@@ -175,8 +176,8 @@ def test_boxes_choose_rules_and_sources():
     page = page_of(rows)
     assert page.boxes == ["rule-equal", "rule-contained", "source-0", "source-1"]
     assert [pair["classes"] for pair in page.pairs] == [
-        ["rule-contained", "source-0"],
-        ["rule-equal", "source-1"],
+        ["rule-contained", "source-0", "panel"],
+        ["rule-equal", "source-1", "panel"],
     ]
     text, _ = review_page("r.jsonl", 9)
     for box in page.boxes:

@@ -9,11 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.base.aliases import Flags
+from fpstore.base.arguments import check_number, check_whole
 from fpstore.base.keywords import keyword
 from fpstore.errors import SourceLossError, plural, show
 from fpstore.io.labels import LabelColumn
 from fpstore.io.tables import Tabular, arrow_table
 
+MAX_SOURCES = 2**63 - 1
 LEAST_ROWS = 100  # of a source whose share is judged
 NOTED_SHARE = 0.9  # without a bound of the user
 SOURCE_COLUMNS = ("source", "rows", "removed", "share")
@@ -78,17 +80,20 @@ class Sources(Tabular):
 
     def above(self, share: float) -> Sources:
         """Return the sources of LEAST_ROWS rows or more that lose more than a share."""
+        share = check_number(share, 0, 1, "share")
         places = np.flatnonzero((self.shares > share) & (self.rows >= LEAST_ROWS))
         return self._select(places)
 
     def most_removed(self, count: int) -> Sources:
         """Return the sources of LEAST_ROWS rows or more with the largest shares."""
+        count = check_whole(count, 0, MAX_SOURCES, "count")
         places = np.flatnonzero((self.rows >= LEAST_ROWS) & (self.removed > 0))
         order = np.argsort(-self.shares[places], kind="stable")
         return self._select(places[order[:count]])
 
     def largest(self, count: int) -> Sources:
         """Return the sources of the most rows."""
+        count = check_whole(count, 0, MAX_SOURCES, "count")
         return self._select(np.arange(min(count, len(self))))
 
     def _select(self, places: npt.NDArray[np.intp]) -> Sources:

@@ -138,7 +138,10 @@ def write_pictures() -> None:
 def write_tables() -> None:
     texts = [TEXT, TEXT + "and an ending", "something else altogether", TEXT]
     Path("pages.jsonl").write_text(
-        json_lines({"text": text, "score": score} for score, text in enumerate(texts))
+        json_lines(
+            {"text": text, "score": score, "url": f"http://a.org/{score}"}
+            for score, text in enumerate(texts)
+        )
     )
     messages = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": TEXT}]
     Path("chats.jsonl").write_text(json_lines([{"messages": messages}]))
@@ -184,6 +187,9 @@ def build_stores() -> None:
     ):
         fine("lsh", "build", index, *inputs, "--threshold", "0.5", "-q")
     fine("weights", "corpus.parquet", *TEXT_FIELD, "-o", "weights.json", "-q")
+    listed = ("--excerpts-of", 300, "--removed", "removed.parquet", "-q")
+    fine("dedup", "corpus.parquet", "kept.parquet", *TEXT_FIELD, *listed)
+    Path("kept.parquet").unlink()
 
 
 def copied(source: Path, target: Path) -> None:

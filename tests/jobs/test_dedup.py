@@ -536,7 +536,7 @@ def test_command_line(folder: Path) -> None:
         "removed": 2,
         "kept": 2,
         "sizes": {"3": 1},
-        "largest": [[1, 0, 3]],
+        "largest": [{"documents": 3, "ids": [1, 0, 3]}],
         "contained": 0.8,
         "threshold": 0.7,
         "lossless": 2,

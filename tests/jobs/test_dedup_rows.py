@@ -253,7 +253,7 @@ def test_json_has_ids_as_they_are(here):
     assert fine(*how, "--force", "--quiet") == ""
     out = fine(*how, "--force", "--quiet", "--json")
     assert '"ä"' in out
-    assert json.loads(out)["largest"] == [["ä", "ä", "ä"]]
+    assert json.loads(out)["largest"] == [{"documents": 3, "ids": ["ä", "ä", "ä"]}]
     assert run("build", "日本.fps", "c.jsonl", *how[3:], "-q").exit_code == 0
     assert '"日本"' in fine("probe", "日本.fps", "0xffff0000", "--json")
 

@@ -88,30 +88,6 @@ def test_distinct_numbers(kind, count):
             assert not are_distinct(again)
 
 
-@pytest.mark.full
-def test_representatives_are_looked_for_up_to_a_bound():
-    """The distances from all rows before were computed.
-
-    More than 65,536 representatives cost the square of the rows.
-    """
-    count, most = 70_000, 1 << 16
-    features = np.arange(count, dtype=np.uint32)  # of each row its own, so that no two are alike
-    features[-2:] = features[:2]
-    rows = np.arange(count, dtype=np.uint64) << np.uint64(8)
-    # the first of these equals the row it is alike to, the second is only near it
-    rows[-2:] = rows[0], rows[1] ^ np.uint64(1)
-    sets, lims = (
-        _kernel.FeatureSets(features, np.arange(count + 1, dtype=np.uint64)),
-        np.array([0, count], np.uint64),
-    )
-    numbers = np.arange(count, dtype=np.uint64)
-    result, distances, compared = sets.representatives(rows, lims, numbers, 1, 0.5, 2)
-    assert np.flatnonzero(result != numbers).tolist() == [count - 2]
-    assert result[-2] == 0
-    assert distances == sum(min(kept, most) for kept in [*range(count - 1), count - 2])
-    assert compared <= 3 * 2 * count
-
-
 @pytest.mark.parametrize("words", [1, 2, 3, 4])
 def test_first_places_of_equal_rows(words):
     rng = np.random.default_rng(words)

@@ -42,7 +42,7 @@ def test_a_folder_and_a_list_are_replaced(here):
     for more in ((*FORCED[:2],), FORCED, ("--force",), FORCED):
         fine("dedup", "in", "out", *WORDS, "--removed", "gone.tsv", *more)
         assert kept("out") == list(range(0, 12, 2))
-        assert len(Path("gone.tsv").read_text().splitlines()) == 6
+        assert len(Path("gone.tsv").read_text().splitlines()) == 7  # with the header
         assert names() == ["gone.tsv", "in", "out"]
         Path("out/old.jsonl").write_text('{"n": -1}\n')
         Path("gone.tsv").write_text("old")

@@ -691,9 +691,10 @@ def remove_passages(
 
     A passage is compared as it stands, word by word: words are what white space separates, so line
     breaks and double spaces do not count, and case and punctuation do. Every run of `words` words
-    that occurs twice in the corpus, in two documents or in one, is found. The occurrence that
-    `keep` names stays, and its words stay; all other words of repeated runs go. So each repeated
-    run stays at least once, whole. A run that overlaps others that stay may stay twice.
+    that occurs twice in the corpus, in two documents or in one, is found. Documents are taken in
+    the order that `keep` names. A word goes if it lies in a run that occurs before: in an earlier
+    document, or earlier in the same one. Runs are looked up in the texts as they were. So the first
+    occurrence of a run loses words if these lie in another run, which occurs before.
 
     Runs are compared by 122 bits of two polynomial hashes, not word by word: of a corpus of N
     words, about N^2 / 2^123 pairs are equal by accident, 10^-13 for a trillion words.
@@ -713,8 +714,9 @@ def remove_passages(
         The least bytes of a passage in UTF-8, in place of `words`, such as 500: for scripts without
         spaces, and to compare white space. Only whole characters are cut.
     keep : {"first", "longest", "highest"}
-        The occurrence that stays is in the first of these documents, the longest in words or bytes,
-        or the one with the highest `score`; the first of several. In one document, the first stays.
+        Which documents come first: in the order of the corpus, the longest in words or bytes, or
+        those with the highest `score`. Documents that are equal in this come in the order of the
+        corpus.
     score : str, optional
         The column of scores, for "highest", as for :func:`dedup`. A null is below all others.
     id : str, optional

@@ -62,8 +62,8 @@ ACTIONS = ("cut", "list")
     ),
     option(
         "--keep",
-        "The document whose occurrence stays: the first in the corpus, the longest, or the one "
-        "with the highest score.",
+        "The documents that are taken first, whose passages stay: the first in the corpus, the "
+        "longest, or those with the highest score.",
         KEEP_PASSAGES,
         KEEP_PASSAGES[0],
     ),
@@ -97,11 +97,11 @@ ACTIONS = ("cut", "list")
 def passages(args: Arguments) -> None:
     """Cut passages that occur before.
 
-    A passage is a run of at least --words words that occurs twice, in two documents or in one.
-    Words are what white space separates; case and punctuation count. Every such run is found. One
-    occurrence stays, and the others are cut. A document of which nothing is left is dropped; one
-    without a text stays. OUTPUT has the format of the inputs: a file, of several files or a folder
-    a new folder, with --text a folder of texts.
+    A word is cut if it lies in a run of at least --words words that occurs before, in an earlier
+    document or earlier in the same one. Words are what white space separates; case and punctuation
+    count. Every such run is found. A document of which nothing is left is dropped; one without a
+    text stays. OUTPUT has the format of the inputs: a file, of several files or a folder a new
+    folder, with --text a folder of texts.
 
     $ fpstore passages corpus.parquet cut.parquet --text-field text
     $ fpstore passages corpus.parquet --text-field text --action list --passages passages.csv \

@@ -7,7 +7,7 @@ passage has at least; a *gram* is about half as long.
    in a repeated window.
 2. The second reading hashes the windows around the other grams, with 122 bits. Windows with equal
    keys are equal.
-3. The windows that are not the first of their key cover what goes, and the first ones what stays.
+3. A window that is not the first of its key occurs before. What goes is what these windows cover.
 4. The third reading cuts texts.
 
 All rows of keys and places are sorted within the memory budget.
@@ -30,7 +30,7 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.base.aliases import Array, Flags, Lims, Words
 from fpstore.base.arguments import check_choice, check_flag, check_number, check_whole
-from fpstore.base.arrays import is_run_start, list_lims, list_numbers, spans
+from fpstore.base.arrays import is_run_start, list_lims, list_numbers
 from fpstore.base.characters import LINE_END, is_blank
 from fpstore.base.keywords import keyword
 from fpstore.base.pools import map_in_order
@@ -52,7 +52,6 @@ USUAL_WORDS = 50
 MAX_UNITS = 1 << 20  # of a window
 KEEP_PASSAGES = ("first", "longest", "highest")
 WAITING_BATCHES = 4  # for each thread
-UNITS_AT_ONCE = 1 << 20  # that are marked together, but for a longer document
 EXCERPT_BYTES = 80
 _LINE_END = re.compile(LINE_END)
 
@@ -69,7 +68,7 @@ class RemovedPassages(Tabular):
     lengths : ndarray of uint64, shape (n,)
         The words, or bytes, of the passage.
     occurrences : ndarray of uint64, shape (n,)
-        How often its most frequent window occurs in the corpus.
+        How often the corpus has the most frequent of its runs that occur before.
     """
 
     def __init__(
@@ -174,7 +173,7 @@ class Passages(NamedTuple):
 
 @dataclass(frozen=True)
 class PassageJob:
-    """What a repeated passage is, which of its occurrences stays, and what becomes of others.
+    """What a passage is, which documents come first, and what becomes of later occurrences.
 
     ``size`` units are a window. Documents of which more than ``drop_above`` occurs before go whole
     in place of cuts; None: passages are cut.
@@ -370,7 +369,7 @@ class PassageSearch:
                 if end > len(documents):
                     raise InputError(f"{self._corpus.label}: changed while it was read")
                 first, last = (int(documents.lims[row]) for row in (start, end))
-                yield batch, first, stream.take(last)[0] - np.uint64(first)
+                yield batch, first, stream.take(last) - np.uint64(first)
                 start = end
                 self._resources.report("reading again", end, len(documents))
 
@@ -390,24 +389,22 @@ class PassageSearch:
         self._corpus.check_unchanged()
         return windows
 
-    def repeated_windows(
+    def later_windows(
         self, windows: Sorter, documents: _Documents
     ) -> Iterator[tuple[Words, Array]]:
-        """Yield the places of windows that occur more than once, ascending, with a number each.
-
-        The number is twice the occurrences, and one more for the occurrence that stays.
-        """
-        marks = self._sorter(4, windows.rows)
+        """Yield the places of windows that occur before, ascending, and how often each occurs."""
+        later = self._sorter(4, windows.rows)
         for part in self._groups(windows, "comparing", words=2):
             if part.per_key is None:
                 continue
             sizes = part.per_key.view(np.int64)
             members = part.ids[np.repeat(sizes > 1, sizes)].astype(np.uint64)
             sizes = sizes[sizes > 1]
-            numbers = np.repeat(2 * sizes, sizes)
-            numbers[_first_members(list_lims(sizes), documents.rank_of(members))] += 1
-            marks.add(members, numbers.view(np.uint64))
-        for rows in self._groups(marks, "sorting passages"):
+            occurs_before = np.ones(len(members), bool)
+            occurs_before[_first_members(list_lims(sizes), documents.rank_of(members))] = False
+            frequencies = np.repeat(sizes, sizes)[occurs_before].view(np.uint64)
+            later.add(members[occurs_before], frequencies)
+        for rows in self._groups(later, "sorting passages"):
             yield rows.keys, rows.ids
 
 
@@ -424,7 +421,7 @@ def _row_scores(scores: Words, flags: Flags) -> Words:
 
 
 def _first_members(lims: Lims, ranks: Words | None) -> npt.NDArray[np.int64]:
-    """Return for each group the place of its member that stays: the first of the least rank."""
+    """Return for each group the place of its first member: of the least rank, then the first."""
     if ranks is None or len(lims) == 1:
         return lims[:-1]
     least = np.minimum.reduceat(ranks, lims[:-1])
@@ -435,34 +432,28 @@ def _first_members(lims: Lims, ranks: Words | None) -> npt.NDArray[np.int64]:
 
 
 class _Ascending:
-    """Hands out the rows of ascending parts up to bounds; a part has one column or several."""
+    """Hands out ascending numbers, which come in parts, up to bounds."""
 
-    def __init__(self, parts: Iterator[Words | tuple[Array, ...]]) -> None:
-        self._parts = ((part,) if isinstance(part, np.ndarray) else part for part in parts)
-        self._part: tuple[Array, ...] | None = None
+    def __init__(self, parts: Iterator[Words]) -> None:
+        self._parts, self._part = parts, np.empty(0, np.uint64)
 
-    def take(self, bound: int) -> list[Array]:
-        """Return the next rows whose first column is below the bound: none is one empty column."""
-        taken = list[tuple[Array, ...]]()
+    def take(self, bound: int) -> Words:
+        """Return the next numbers below the bound."""
+        taken = list[Words]()
         while True:
-            self._part = next(self._parts, None) if self._part is None else self._part
-            if self._part is None:
-                break
-            end = int(np.searchsorted(self._part[0], np.uint64(bound)))
-            taken.append(tuple(column[:end] for column in self._part))
-            if end < len(self._part[0]):
-                self._part = tuple(column[end:] for column in self._part)
-                break
-            self._part = None
-        if not taken:
-            return [np.empty(0, np.uint64), np.empty(0, np.uint64)]
-        return [np.concatenate(columns) for columns in zip(*taken, strict=True)]
+            end = int(np.searchsorted(self._part, np.uint64(bound)))
+            taken.append(self._part[:end])
+            self._part = self._part[end:]
+            part = None if len(self._part) else next(self._parts, None)
+            if part is None:
+                return np.concatenate(taken)
+            self._part = part
 
 
-class Spans(NamedTuple):
-    """The units of rows that go. Row i has the spans ``lims[i]:lims[i + 1]``.
+class Runs(NamedTuple):
+    """Runs of units that occur before, ascending. Row i has the runs ``lims[i]:lims[i + 1]``.
 
-    ``starts`` and ``ends`` count the units of the row.
+    ``starts`` and ``ends`` count the units of the corpus.
     """
 
     lims: Lims
@@ -471,67 +462,39 @@ class Spans(NamedTuple):
     occurrences: Words
 
 
-def cut_spans(
-    documents: _Documents, job: PassageJob, marks: Iterator[tuple[Words, Array]]
-) -> Spans:
-    """Return what goes: the units that repeated windows cover, without those of first ones.
+def join_windows(windows: Iterator[tuple[Words, Array]], lims: Lims, size: int) -> Runs:
+    """Return the runs that windows cover. The windows come as ascending places and frequencies.
 
-    Where nothing is cut, units of first windows that occur before are among them.
+    Row i of the corpus has the units ``lims[i]:lims[i + 1]``.
     """
-    stream, lims, size = _Ascending(marks), documents.lims, job.size
     columns = [SpilledNumbers(np.uint64) for _ in range(3)]
-    counts = np.zeros(len(documents), np.int64)
-    for rows in spans(lims, UNITS_AT_ONCE):
-        first, last = int(lims[rows.start]), int(lims[rows.stop])
-        places, numbers = stream.take(last)
+    unended = [np.empty(0, np.uint64)] * 3  # the start of the last run, its last window, its most
+    for part in windows:
+        places, frequencies = (
+            np.concatenate([before, values.astype(np.uint64)])
+            for before, values in zip(unended[1:], part, strict=True)
+        )
         if not len(places):
             continue
-        at = (places - np.uint64(first)).view(np.int64)
-        is_first = (numbers & 1).astype(bool)
-        goes = _covered(at[~is_first], size, last - first)
-        if job.drop_above is None:
-            goes &= ~_covered(at[is_first], size, last - first)
-        starts, ends, owners = _runs(goes, lims[rows.start : rows.stop + 1] - first)
-        if not len(starts):
-            continue
-        at, frequencies = at[~is_first], np.append(numbers[~is_first] >> 1, [0]).astype(np.uint64)
-        windows = np.stack(
-            [np.searchsorted(at, starts - size, side="right"), np.searchsorted(at, ends)], axis=1
-        )
-        row_starts = lims[rows.start : rows.stop][owners] - first
-        for column, values in zip(
-            columns,
-            (
-                starts - row_starts,
-                ends - row_starts,
-                np.maximum.reduceat(frequencies, windows.reshape(-1))[::2],
-            ),
-            strict=True,
-        ):
-            column.append(np.ascontiguousarray(values).view(np.uint64))
-        counts[rows] = np.bincount(owners, minlength=rows.stop - rows.start)
-    return Spans(list_lims(counts), *(column.finish() for column in columns))
+        rows = np.searchsorted(lims, places.view(np.int64), side="right")
+        begins = np.ones(len(places), bool)
+        begins[1:] = (np.diff(places) > size) | (np.diff(rows) > 0)
+        firsts = np.flatnonzero(begins)
+        starts = places[firsts]
+        starts[: len(unended[0])] = unended[0]
+        lasts = places[np.append(firsts[1:], len(places)) - 1]
+        runs = starts, lasts, np.maximum.reduceat(frequencies, firsts)
+        unended = [values[-1:] for values in runs]
+        _add_runs(columns, [values[:-1] for values in runs], size)
+    _add_runs(columns, unended, size)
+    starts, ends, occurrences = (column.finish() for column in columns)
+    return Runs(np.searchsorted(starts, lims.view(np.uint64)), starts, ends, occurrences)
 
 
-def _covered(places: npt.NDArray[np.int64], size: int, count: int) -> Flags:
-    """Return which of some units lie in windows at different places."""
-    steps = np.zeros(count + 1, np.int32)
-    steps[places] += 1
-    steps[places + size] -= 1
-    return np.cumsum(steps[:-1]) > 0
-
-
-def _runs(
-    flags: Flags, lims: Lims
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.intp]]:
-    """Return the starts and ends of runs of flags, which lims cut, and the list of each."""
-    is_edge = np.zeros(len(flags) + 1, bool)
-    is_edge[lims] = True
-    before = np.concatenate([[False], flags])
-    after = np.concatenate([flags, [False]])
-    starts = np.flatnonzero(after & (~before | is_edge))
-    ends = np.flatnonzero(before & (~after | is_edge))
-    return starts, ends, np.searchsorted(lims, starts, side="right") - 1
+def _add_runs(columns: list[SpilledNumbers], runs: Sequence[Words], size: int) -> None:
+    starts, lasts, occurrences = runs
+    for column, values in zip(columns, (starts, lasts + np.uint64(size), occurrences), strict=True):
+        column.append(values)
 
 
 class PassageEdit:
@@ -540,16 +503,16 @@ class PassageEdit:
     Threads edit different rows.
     """
 
-    def __init__(self, job: PassageJob, documents: _Documents, found: Spans) -> None:
-        self._job, self._documents, self._spans = job, documents, found
+    def __init__(self, job: PassageJob, documents: _Documents, runs: Runs) -> None:
+        self._job, self._documents, self._runs = job, documents, runs
         self.rows = len(documents)
-        self._touched = np.diff(found.lims) > 0
+        self._touched = np.diff(runs.lims) > 0
         if job.drop_above is not None:
-            owners = list_numbers(found.lims)
+            owners = list_numbers(runs.lims)
             copied = np.zeros(self.rows, np.int64)
-            np.add.at(copied, owners, (found.ends - found.starts).view(np.int64))
+            np.add.at(copied, owners, (runs.ends - runs.starts).view(np.int64))
             self._touched &= copied > job.drop_above * np.diff(documents.lims)
-        count = len(found.starts)
+        count = len(runs.starts)
         self._starts, self._ends = (array_on_disk((count,), np.uint64) for _ in range(2))
         self._excerpts = array_on_disk((count,), f"S{EXCERPT_BYTES}")
         self._lock = threading.Lock()
@@ -581,9 +544,10 @@ class PassageEdit:
 
     def _cuts(self, row: int, text: Any) -> list[tuple[int, int, int, int]]:
         """Return the characters of each passage: start and end, and those with white space."""
-        places = slice(*self._spans.lims[row : row + 2].tolist())
-        starts, ends = self._spans.starts[places], self._spans.ends[places]
-        units = int(np.diff(self._documents.lims[row : row + 2])[0])
+        first, behind = self._documents.lims[row : row + 2].tolist()
+        units = behind - first
+        runs = slice(*self._runs.lims[row : row + 2].tolist())
+        starts, ends = (column[runs] - np.uint64(first) for column in self._runs[1:3])
         data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else b""
         if not self._job.in_words:
             if len(data) != units:
@@ -606,7 +570,7 @@ class PassageEdit:
         return [tuple(cut) for cut in _characters(data, bounds).tolist()]
 
     def _note(self, row: int, text: str, cuts: list[tuple[int, int, int, int]]) -> None:
-        first = int(self._spans.lims[row])
+        first = int(self._runs.lims[row])
         for place, (start, end, *_) in enumerate(cuts, first):
             excerpt = text[start : min(end, start + EXCERPT_BYTES)].encode("utf-8", "replace")
             self._starts[place], self._ends[place] = start, end
@@ -614,15 +578,15 @@ class PassageEdit:
 
     def passages(self) -> RemovedPassages:
         """Return the removed passages, when all rows are edited."""
-        rows = list_numbers(self._spans.lims)
+        rows = list_numbers(self._runs.lims)
         listed = np.flatnonzero(self._touched[rows] & (self._ends > self._starts))
         numbers = rows[listed].astype(np.uint64)
         return RemovedPassages(
             numbers,
             self._starts[listed],
             self._ends[listed],
-            (self._spans.ends[listed] - self._spans.starts[listed]),
-            self._spans.occurrences[listed],
+            (self._runs.ends[listed] - self._runs.starts[listed]),
+            self._runs.occurrences[listed],
             self._excerpts[listed],
             self._documents.id_numbers(numbers),
             self._job.unit,
@@ -732,7 +696,7 @@ def remove_corpus_passages(
         search = PassageSearch(corpus, job, resources)
         documents, grams = search.read_grams()
         windows = search.read_windows(documents, search.repeated_places(grams))
-        found = cut_spans(documents, job, search.repeated_windows(windows, documents))
-        edit = PassageEdit(job, documents, found)
+        later = search.later_windows(windows, documents)
+        edit = PassageEdit(job, documents, join_windows(later, documents.lims, job.size))
         table = write_edits(corpus, job.projection, edit, outputs, output, resources)
     return edit.result(search.temporary_bytes, table)

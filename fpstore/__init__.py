@@ -81,8 +81,8 @@ if TYPE_CHECKING:
     from fpstore.jobs.dedup import Deduplication
     from fpstore.jobs.hits import Hits
     from fpstore.jobs.pairs import Pair, Pairs
-    from fpstore.jobs.passages import Passages, RemovedPassages
     from fpstore.jobs.removed import Removed
+    from fpstore.jobs.removed_passages import Passages, RemovedPassages
     from fpstore.jobs.sources import Sources
     from fpstore.sharded import ShardedStore
 
@@ -174,7 +174,7 @@ _DEFERRED = {
     "jobs.dedup": ("Deduplication",),
     "jobs.hits": ("Hits",),
     "jobs.pairs": ("Pair", "Pairs"),
-    "jobs.passages": ("Passages", "RemovedPassages"),
+    "jobs.removed_passages": ("Passages", "RemovedPassages"),
     "jobs.removed": ("Removed",),
     "jobs.sources": ("Sources",),
     "sharded": ("ShardedStore",),

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from fpstore.jobs.decontamination import Decontamination
     from fpstore.jobs.dedup import Deduplication
     from fpstore.jobs.dedup_job import DedupSpec
-    from fpstore.jobs.passages import Passages
     from fpstore.jobs.reference import Reference
+    from fpstore.jobs.removed_passages import Passages
 
 
 def dedup(
@@ -769,7 +769,8 @@ def remove_passages(
     {'row': 2, 'start': 16, 'end': 33, 'words': 5, 'occurrences': 2, 'text': 'a rose is a rose.'}
     """
     from fpstore.hashing.corpora import open_corpus
-    from fpstore.jobs.passages import passage_job, remove_corpus_passages
+    from fpstore.jobs.passage_job import passage_job
+    from fpstore.jobs.passages import remove_corpus_passages
 
     resources = make_resources(memory, threads, progress)
     job = passage_job(text, words, bytes, keep, score, id, drop_above, whole_lines)

@@ -19,17 +19,15 @@ from fpstore.errors import plural
 from fpstore.io.source import format_suffix
 from fpstore.io.writers import forbidden_characters
 from fpstore.jobs.outputs import Listing
-from fpstore.jobs.passages import (
+from fpstore.jobs.passage_job import (
     KEEP_PASSAGES,
     MAX_UNITS,
     USUAL_WORDS,
-    PassageEdit,
     PassageJob,
-    Passages,
-    passage_columns,
     passage_job,
-    remove_corpus_passages,
 )
+from fpstore.jobs.passages import PassageEdit, remove_corpus_passages
+from fpstore.jobs.removed_passages import Passages, passage_columns
 
 ACTIONS = ("cut", "list")
 

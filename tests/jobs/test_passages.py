@@ -25,7 +25,7 @@ import fpstore
 from fpstore import _kernel
 from fpstore.building import external_sort
 from fpstore.errors import InputError, StoreExistsError
-from fpstore.jobs import passages
+from fpstore.jobs.passage_windows import join_windows
 
 BLANKS = [" ", "  ", "\n", "\n\n", "\t", "\u00a0", "\u2003", "\u3000", "\u2028", "\x1c"]
 
@@ -228,7 +228,7 @@ def test_windows_of_many_parts_are_joined():
             (np.array(places[a:b], np.uint64), np.array(frequencies[a:b], np.uint32))
             for a, b in itertools.pairwise([0, *cuts, len(places)])
         ]
-        joined_runs = passages.join_windows(iter(parts), lims, size)
+        joined_runs = join_windows(iter(parts), lims, size)
         wanted = []
         for row, (first, behind) in enumerate(itertools.pairwise(lims.tolist())):
             flags = [

@@ -1,0 +1,129 @@
+"""The passages that were removed from a corpus, and the counts of the job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore.base.aliases import Words
+from fpstore.errors import plural
+from fpstore.io.tables import Tabular, arrow_table
+from fpstore.query.id_lookup import IdLookup, ids_in_slices
+
+
+class RemovedPassages(Tabular):
+    """The passages that :func:`fpstore.remove_passages` removed, in the order of the corpus.
+
+    Attributes
+    ----------
+    rows : ndarray of uint64, shape (n,)
+        The number of the row, or file, from 0 over all files.
+    starts, ends : ndarray of uint64, shape (n,)
+        What was removed of the text: ``text[start:end]``, without white space around it.
+    lengths : ndarray of uint64, shape (n,)
+        The words, or bytes, of the passage.
+    occurrences : ndarray of uint64, shape (n,)
+        How often the corpus has the most frequent of its runs that occur before.
+    """
+
+    def __init__(
+        self,
+        rows: Words,
+        starts: Words,
+        ends: Words,
+        lengths: Words,
+        occurrences: Words,
+        excerpts: npt.NDArray[np.bytes_],
+        ids: tuple[IdLookup, Words],
+        unit: str,
+    ) -> None:
+        self.rows, self.starts, self.ends = rows, starts, ends
+        self.lengths, self.occurrences = lengths, occurrences
+        self._excerpts, self._ids, self._unit = excerpts, ids, unit
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def batches(self) -> Iterator[dict[str, Any]]:
+        """Yield the columns in batches of at most 65,536 rows.
+
+        They are ``row``, ``id``, ``start``, ``end``, ``words`` or ``bytes``, ``occurrences``, and
+        ``text``, which has the first 80 bytes of the passage.
+        """
+        for rows, (ids,) in ids_in_slices([self._ids]):
+            columns = (
+                self.rows[rows],
+                ids,
+                *(
+                    np.array(column[rows])
+                    for column in (self.starts, self.ends, self.lengths, self.occurrences)
+                ),
+                [text.decode() for text in self._excerpts[rows].tolist()],
+            )
+            yield dict(zip(passage_columns(self._unit), columns, strict=True))
+
+    def to_arrow(self, *, names: Mapping[str, str] | None = None) -> Any:
+        """Return the columns as a ``pyarrow.Table``, as :meth:`fpstore.Matches.to_arrow` does."""
+        return arrow_table(self.batches(), names)
+
+    def __repr__(self) -> str:
+        return f"<fpstore.RemovedPassages: {len(self):,} rows>"
+
+
+def passage_columns(unit: str) -> tuple[str, ...]:
+    """Return the columns of a list of passages; ``unit`` is "words" or "bytes"."""
+    return ("row", "id", "start", "end", unit, "occurrences", "text")
+
+
+class Passages(NamedTuple):
+    """The result of :func:`fpstore.remove_passages`.
+
+    Attributes
+    ----------
+    documents : int
+        Rows, or files, of the corpus.
+    short : int
+        Documents with fewer words, or bytes, than a passage has.
+    longest : int
+        The words, or bytes, of the longest document.
+    changed : int
+        Documents that lost a passage, dropped ones too.
+    dropped : int
+        Documents that went whole.
+    removed_passages : int
+        Passages that were removed.
+    removed_bytes : int
+        The bytes of texts that were removed, in UTF-8.
+    temporary_bytes : int
+        The bytes of all rows that were sorted: temporary files take no more.
+    removed : RemovedPassages
+        The passages that were removed; ``to_arrow`` makes a table.
+    table : pyarrow.Table or None
+        The remaining rows of a table in memory; None for files.
+    """
+
+    documents: int
+    short: int
+    longest: int
+    changed: int
+    dropped: int
+    removed_passages: int
+    removed_bytes: int
+    temporary_bytes: int
+    removed: RemovedPassages
+    table: Any = None
+
+    @property
+    def kept(self) -> int:
+        """Documents that remain."""
+        return self.documents - self.dropped
+
+    def __repr__(self) -> str:
+        changed = (
+            f"{self.changed:,} of {plural(self.documents, 'document')} changed, {self.dropped:,} "
+            "of them dropped"
+        )
+        return f"<fpstore.Passages: {changed}, {self.removed_bytes:,} bytes removed>"

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from fpstore.base.arguments import printable
 from fpstore.base.resources import format_size
-from fpstore.cli import content, options
-from fpstore.cli.content import ROWS, TEXTS, Notices
+from fpstore.cli import edits, options
 from fpstore.cli.options import argument, option, whole_number
 from fpstore.cli.output import print_table
-from fpstore.cli.outputs import OUTPUT, OUTPUT_IS_LAST, open_list
-from fpstore.cli.verb import Arguments, fail, verb
+from fpstore.cli.outputs import OUTPUT, OUTPUT_IS_LAST
+from fpstore.cli.verb import Arguments, verb
 from fpstore.errors import plural
-from fpstore.io.source import format_by_name
-from fpstore.io.writers import forbidden_characters
 from fpstore.jobs.boilerplate import (
     PIECE_COLUMNS,
     UNITS,
@@ -23,18 +18,12 @@ from fpstore.jobs.boilerplate import (
     BoilerplateJob,
     remove_corpus_boilerplate,
 )
-from fpstore.jobs.outputs import Listing
 
 
 @verb(
     argument("inputs", "INPUT...", nargs=-1),
     OUTPUT,
-    content.TEXT,
-    option("--text-field NAME", "Column or JSON field of the texts.", options.NAME),
-    content.SKIP_BAD,
-    options.SUFFIXES,
-    options.ENCODING,
-    options.ROW_FORMAT,
+    *edits.CORPUS,
     option(
         "--unit",
         "What is removed. Paragraphs are separated by blank lines.",
@@ -63,12 +52,7 @@ from fpstore.jobs.outputs import Listing
         "--removed FILE",
         "Also write what is removed, the most frequent first: text, documents, occurrences, bytes.",
     ),
-    option(
-        "--force",
-        "Replace OUTPUT and --removed, if they exist. A folder of rows is replaced if it holds "
-        "only files of the same format. A folder of texts must be new or empty.",
-        into="overwrite",
-    ),
+    options.replace_outputs("OUTPUT and --removed"),
     *options.LIMITS,
     *options.RESULT,
     guesses=OUTPUT_IS_LAST,
@@ -89,10 +73,7 @@ def boilerplate(args: Arguments) -> None:
         --keep-first --fold-digits --force
     $ fpstore boilerplate notes plain-notes --text --suffix .txt --encoding utf-8 --quiet
     """
-    kind = content.declared_kind(args)
-    if kind not in (TEXTS, ROWS):
-        fail("name the column of texts with --text-field, or give --text: each file is a document")
-    content.refuse_options_of_other_kinds(args, kind)
+    kind = edits.text_kind(args)
     job = BoilerplateJob(
         args.text or args.text_field,
         args.unit,
@@ -102,36 +83,20 @@ def boilerplate(args: Arguments) -> None:
         args.keep_first,
         args.fold_digits,
     )
-    notices = Notices(kind)
-    corpus = content.open_corpus(args, args.inputs, kind, notices)
-    with args.bars(corpus) as bars:
-        result = remove_corpus_boilerplate(
-            corpus, job, args.resources(bars), args.output, args.overwrite, _listings(args)
-        )
-    notices.report(args)
-    counts = {
-        name: value for name, value in result._asdict().items() if name not in ("pieces", "table")
-    }
-    args.result({**counts, "kept": result.kept, "unit": args.unit, "more_than": args.more_than})
+    listings = edits.text_listings(
+        "--removed", args.removed, PIECE_COLUMNS, lambda edit: edit.pieces().batches()
+    )
+    result = edits.edit_inputs(
+        args,
+        kind,
+        args.inputs,
+        lambda corpus, resources: remove_corpus_boilerplate(
+            corpus, job, resources, args.output, args.overwrite, listings
+        ),
+    )
+    args.result({**edits.counts_of(result), "unit": args.unit, "more_than": args.more_than})
     if not (args.as_json or args.quiet):
         _print_summary(args, result)
-
-
-def _listings(args: Arguments) -> list[Listing]:
-    if args.removed is None:
-        return []
-    if forbidden_characters(format_by_name(args.removed)):
-        fail(
-            "--removed: the texts may have line breaks and tabs: name a .csv, .jsonl or .parquet "
-            "file"
-        )
-    return [
-        Listing(
-            args.removed,
-            partial(open_list, PIECE_COLUMNS),
-            lambda edit: edit.pieces().batches(),
-        )
-    ]
 
 
 def _print_summary(args: Arguments, result: Boilerplate) -> None:

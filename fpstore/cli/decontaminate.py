@@ -103,12 +103,7 @@ COMMON = 10  # rows of a corpus with an n-gram that may be a phrase: Brown et al
         "Also write which row hit which row of BENCHMARK: row, id, benchmark, benchmark_row, "
         "benchmark_id, shared, share; with --threshold, distance.",
     ),
-    option(
-        "--force",
-        "Replace the files of --output and --hits, if they exist. A folder of rows is replaced if "
-        "it holds only files of the same format. A folder of texts must be new or empty.",
-        into="overwrite",
-    ),
+    options.replace_outputs("the files of --output and --hits"),
     *options.LIMITS,
     *options.RESULT,
 )

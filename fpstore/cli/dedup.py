@@ -242,12 +242,7 @@ NOTED_CHANCE = 0.01  # pairs of unrelated texts within the radius, for each text
         "--sources FILE",
         "Also write all sources, the largest first, with a header: source, rows, removed, share.",
     ),
-    option(
-        "--force",
-        "Replace OUTPUT and the lists, if they exist. A folder of rows is replaced if "
-        "it holds only files of the same format. A folder of texts must be new or empty.",
-        into="overwrite",
-    ),
+    options.replace_outputs("OUTPUT and the lists"),
     *PLANNING,
     PART_BYTES,
     SLICE_ROWS,

@@ -210,6 +210,16 @@ def replace_option(name: str, kind: str) -> Decorator:
     )
 
 
+def replace_outputs(names: str) -> Decorator:
+    """Return --force of a verb that writes rows and lists."""
+    return option(
+        "--force",
+        f"Replace {names}, if they exist. A folder of rows is replaced if it holds only files of "
+        "the same format. A folder of texts must be new or empty.",
+        into="overwrite",
+    )
+
+
 def output_option(text: str, default: str | None = "-", replaces: bool = True) -> Decorator:
     if default:
         text += " By default standard output." + " An existing file is replaced." * replaces

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any
-
 import click
 
 from fpstore.base.arguments import printable
 from fpstore.base.resources import format_size
-from fpstore.cli import content, options
-from fpstore.cli.content import ROWS, TEXTS, Notices
+from fpstore.cli import edits, options
 from fpstore.cli.options import argument, option, whole_number
 from fpstore.cli.output import print_table
-from fpstore.cli.outputs import OUTPUT_IS_LAST, open_list
+from fpstore.cli.outputs import OUTPUT_IS_LAST
 from fpstore.cli.verb import Arguments, fail, translate_usage_errors, verb
 from fpstore.errors import plural
-from fpstore.io.source import format_suffix
-from fpstore.io.writers import forbidden_characters
-from fpstore.jobs.outputs import Listing
 from fpstore.jobs.passage_job import (
     KEEP_PASSAGES,
     MAX_UNITS,
@@ -26,7 +19,7 @@ from fpstore.jobs.passage_job import (
     PassageJob,
     passage_job,
 )
-from fpstore.jobs.passages import PassageEdit, remove_corpus_passages
+from fpstore.jobs.passages import remove_corpus_passages
 from fpstore.jobs.removed_passages import Passages, passage_columns
 
 ACTIONS = ("cut", "list")
@@ -35,13 +28,8 @@ ACTIONS = ("cut", "list")
 @verb(
     argument("inputs", "INPUT...", nargs=-1),
     argument("output", "[OUTPUT]", required=False),
-    content.TEXT,
-    option("--text-field NAME", "Column or JSON field of the texts.", options.NAME),
+    *edits.CORPUS,
     options.ID_FIELD,
-    content.SKIP_BAD,
-    options.SUFFIXES,
-    options.ENCODING,
-    options.ROW_FORMAT,
     option(
         "--words N",
         f"The least words of a passage. By default {USUAL_WORDS}.",
@@ -82,12 +70,7 @@ ACTIONS = ("cut", "list")
         "Also write the passages that go: row, id, start, end, words or bytes, occurrences, and "
         "the first 80 bytes of the text.",
     ),
-    option(
-        "--force",
-        "Replace OUTPUT and --passages, if they exist. A folder of rows is replaced if it holds "
-        "only files of the same format. A folder of texts must be new or empty.",
-        into="overwrite",
-    ),
+    options.replace_outputs("OUTPUT and --passages"),
     *options.LIMITS,
     *options.RESULT,
     guesses=OUTPUT_IS_LAST,
@@ -110,10 +93,7 @@ def passages(args: Arguments) -> None:
         --force
     $ fpstore passages notes cut-notes --text --suffix .txt --words 20 --whole-lines --quiet
     """
-    kind = content.declared_kind(args)
-    if kind not in (TEXTS, ROWS):
-        fail("name the column of texts with --text-field, or give --text: each file is a document")
-    content.refuse_options_of_other_kinds(args, kind)
+    kind = edits.text_kind(args)
     inputs, output = _places(args)
     with translate_usage_errors():
         job = passage_job(
@@ -126,22 +106,26 @@ def passages(args: Arguments) -> None:
             args.drop_above,
             args.whole_lines,
         )
-    notices = Notices(kind)
-    corpus = content.open_corpus(args, inputs, kind, notices)
-    with args.bars(corpus) as bars:
-        result = remove_corpus_passages(
-            corpus, job, args.resources(bars), output, args.overwrite, _listings(args, job)
-        )
-    notices.report(args)
+    listings = edits.text_listings(
+        "--passages",
+        args.passages,
+        passage_columns(job.unit),
+        lambda edit: edit.passages().batches(),
+    )
+    result = edits.edit_inputs(
+        args,
+        kind,
+        inputs,
+        lambda corpus, resources: remove_corpus_passages(
+            corpus, job, resources, output, args.overwrite, listings
+        ),
+    )
     if result.longest < job.size:
         args.note(
             f"no text has {job.size:,} {job.unit}, the longest has {result.longest:,}: lower "
             f"--{job.unit}"
         )
-    counts = {
-        name: value for name, value in result._asdict().items() if name not in ("removed", "table")
-    }
-    args.result({**counts, "kept": result.kept, job.unit: job.size, "keep": job.keep})
+    args.result({**edits.counts_of(result), job.unit: job.size, "keep": job.keep})
     if not (args.as_json or args.quiet):
         _print_summary(args, job, result, output)
 
@@ -157,21 +141,6 @@ def _places(args: Arguments) -> tuple[tuple[str, ...], str | None]:
     if not args.inputs:  # click takes a single argument for the last
         fail("Missing argument 'OUTPUT': name the file to write after the inputs.")
     return args.inputs, args.output
-
-
-def _listings(args: Arguments, job: PassageJob) -> list[Listing]:
-    if args.passages is None:
-        return []
-    if forbidden_characters(format_suffix(args.passages).removeprefix(".")):
-        fail(
-            "--passages: the texts may have line breaks and tabs: name a .csv, .jsonl or .parquet "
-            "file"
-        )
-
-    def batches(edit: PassageEdit) -> Any:
-        return edit.passages().batches()
-
-    return [Listing(args.passages, partial(open_list, passage_columns(job.unit)), batches)]
 
 
 def _print_summary(args: Arguments, job: PassageJob, result: Passages, output: str | None) -> None:

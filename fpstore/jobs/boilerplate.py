@@ -6,7 +6,6 @@ import os
 import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple
@@ -21,11 +20,18 @@ from fpstore.base.arrays import is_run_start, list_lims, spans, stable_order
 from fpstore.base.characters import LINE_END, PARAGRAPH_END, is_blank, visible
 from fpstore.base.resources import Resources
 from fpstore.disk.temporary import SpilledNumbers
-from fpstore.errors import InputError, plural
+from fpstore.errors import InputError
 from fpstore.io.source import Projection, RowSource
 from fpstore.io.tables import Tabular, arrow_table
-from fpstore.jobs.editing import edited_column, write_edits
-from fpstore.jobs.outputs import Listing, Outputs
+from fpstore.jobs.editing import (
+    EditCounts,
+    changed_row_error,
+    describe_edits,
+    edit_corpus,
+    edited_column,
+    utf8_size,
+)
+from fpstore.jobs.outputs import Listing
 
 USUAL_MORE_THAN = 10  # documents: versions of a text, and quotations, are fewer
 _CUTS = {"paragraph": PARAGRAPH_END, "line": LINE_END}
@@ -126,11 +132,7 @@ class Boilerplate(NamedTuple):
         return self.documents - self.dropped
 
     def __repr__(self) -> str:
-        changed = (
-            f"{self.changed:,} of {plural(self.documents, 'document')} changed, {self.dropped:,} "
-            "of them dropped"
-        )
-        return f"<fpstore.Boilerplate: {changed}, {self.removed_bytes:,} bytes removed>"
+        return describe_edits(self)
 
 
 class Pieces:
@@ -208,8 +210,7 @@ class BoilerplateEdit:
 
     Threads edit different rows. ``hashes`` has the pieces of all rows; row i has those at
     ``lims[i]:lims[i + 1]``. ``repeated`` are the hashes to remove, ascending; with ``keep_first``
-    the first occurrence of each stays. ``lost`` has the bytes that each row loses, and ``dropped``
-    the rows of which nothing remains.
+    the first occurrence of each stays.
     """
 
     def __init__(
@@ -226,9 +227,7 @@ class BoilerplateEdit:
         self._texts = [""] * count
         self._documents, self._occurrences = (np.zeros(count, np.uint64) for _ in range(2))
         self._bytes = np.zeros(count, np.uint64)
-        self._lock = threading.Lock()
-        self.lost: list[int] = []
-        self.dropped: list[int] = []
+        self._lock, self._counts = threading.Lock(), EditCounts()
         for rows in spans(lims, _MIN_MERGED_HASHES):
             places = self._places(rows)
             repeated_pieces = np.flatnonzero(places >= 0)
@@ -262,20 +261,14 @@ class BoilerplateEdit:
         places[firsts[(seen >= 0) & (self._stays[seen] == row)]] = -1
         parts = self._pieces.parts(text) if isinstance(text, str) else []
         if len(parts) != 2 * len(places) - 1:
-            raise InputError(f"row {row + 1:,} changed while it was read")
+            raise changed_row_error(row)
         self._note(row, places, parts)
-        new = _drop_pieces(parts, (places >= 0).tolist())
-        is_left = not is_blank(new)
-        self.lost.append(_utf8_size(text) - (_utf8_size(new) if is_left else 0))
-        if is_left:
-            return new
-        self.dropped.append(row)
-        return None
+        return self._counts.add(text, _drop_pieces(parts, (places >= 0).tolist()))
 
     def _note(self, row: int, places: npt.NDArray[np.intp], parts: list[str]) -> None:
         repeated_pieces = np.flatnonzero(places >= 0)
         texts = [parts[2 * at] for at in repeated_pieces.tolist()]
-        sizes, places = np.array(list(map(_utf8_size, texts)), np.uint64), places[repeated_pieces]
+        sizes, places = np.array(list(map(utf8_size, texts)), np.uint64), places[repeated_pieces]
         for place, piece in zip(reversed(places.tolist()), reversed(texts), strict=True):
             if self._first[place] == row:
                 self._texts[place] = piece
@@ -306,14 +299,14 @@ class BoilerplateEdit:
 
     def result(self, table: Any) -> Boilerplate:
         """Return the counts, with a table of remaining rows, when all rows are edited."""
-        changed, removed = int(self._touched.sum()), int(self._occurrences.sum())
+        counts = self._counts
         return Boilerplate(
             self.rows,
-            changed,
-            len(self.dropped),
+            counts.changed,
+            counts.dropped,
             len(self._repeated),
-            removed,
-            sum(self.lost),
+            int(self._occurrences.sum()),
+            counts.removed_bytes,
             self.pieces(),
             table,
         )
@@ -327,10 +320,6 @@ def _drop_pieces(parts: list[str], is_removed: Sequence[bool]) -> str:
         for place in remaining
         for part in parts[2 * place : 2 * place + 1 + (place < remaining[-1])]
     )
-
-
-def _utf8_size(text: str) -> int:
-    return len(text.encode("utf-8", "surrogatepass"))
 
 
 @dataclass(frozen=True)
@@ -375,18 +364,21 @@ def remove_corpus_boilerplate(
 
     An error of a path comes before the work. Listings are of the `BoilerplateEdit`.
     """
-    outputs = Outputs(corpus, output, listings, overwrite)
-    with ExitStack() as stack:
-        outputs.open_lists(stack)
-        edit = _count_pieces(corpus, job, resources)
-        table = write_edits(corpus, job.projection, edit, outputs, output, resources)
+    edit, table = edit_corpus(
+        corpus,
+        job.projection,
+        lambda: _count_pieces(corpus, job, resources),
+        resources,
+        output,
+        overwrite,
+        listings,
+    )
     return edit.result(table)
 
 
 def _count_pieces(corpus: RowSource, job: BoilerplateJob, resources: Resources) -> BoilerplateEdit:
     """Count the pieces of all rows, and return the edit that removes repeated ones."""
     pieces = Pieces(job.unit, job.least_chars, job.fold_digits)
-    corpus.limit_memory(resources.memory)
     counts = PieceCounts()
     spilled = SpilledNumbers(np.uint64)
     sizes = list[npt.NDArray[np.int64]]()

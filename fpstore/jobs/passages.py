@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -16,13 +14,12 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.base.aliases import Array, Flags, Words
 from fpstore.base.arrays import list_numbers
-from fpstore.base.characters import LINE_END, is_blank
+from fpstore.base.characters import LINE_END
 from fpstore.base.resources import Resources
 from fpstore.disk.temporary import array_on_disk
-from fpstore.errors import InputError
 from fpstore.io.source import RowSource
-from fpstore.jobs.editing import write_edits
-from fpstore.jobs.outputs import Listing, Outputs
+from fpstore.jobs.editing import EditCounts, changed_row_error, edit_corpus
+from fpstore.jobs.outputs import Listing
 from fpstore.jobs.passage_job import PassageJob
 from fpstore.jobs.passage_windows import PassageDocuments, PassageSearch, Runs
 from fpstore.jobs.removed_passages import Passages, RemovedPassages
@@ -49,8 +46,7 @@ class PassageEdit:
         count = len(runs.starts)
         self._starts, self._ends = (array_on_disk((count,), np.uint64) for _ in range(2))
         self._excerpts = array_on_disk((count,), f"S{EXCERPT_BYTES}")
-        self._lock = threading.Lock()
-        self.changed = self.dropped = self.removed_bytes = 0
+        self._counts = EditCounts()
 
     def changed_rows(self, rows: slice) -> Flags:
         """Return which rows may lose a passage."""
@@ -68,13 +64,7 @@ class PassageEdit:
         new = None
         if self._job.drop_above is None:
             new = "".join(text[start:end] for start, end in _remaining(text, cuts))
-        goes = new is None or (bool(cuts) and is_blank(new))
-        lost = _utf8_size(text) - (0 if new is None or goes else _utf8_size(new))
-        with self._lock:
-            self.changed += goes or new != text
-            self.dropped += goes
-            self.removed_bytes += lost
-        return None if goes else new
+        return self._counts.add(text, new)
 
     def _cuts(self, row: int, text: Any) -> list[tuple[int, int, int, int]]:
         """Return the characters of each passage: start and end, and those with white space."""
@@ -85,7 +75,7 @@ class PassageEdit:
         data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else b""
         if not self._job.in_words:
             if len(data) != units:
-                raise InputError(f"row {row + 1:,} changed while it was read")
+                raise changed_row_error(row)
             first, last = _whole_characters(data, starts, ends)
             return list(zip(first, last, first, last, strict=True))
         last_unit, one = np.uint64(units - 1), np.uint64(1)
@@ -95,7 +85,7 @@ class PassageEdit:
         )
         word_starts, word_ends, count = _kernel.word_bounds(data, words.reshape(-1))
         if count != units:
-            raise InputError(f"row {row + 1:,} changed while it was read")
+            raise changed_row_error(row)
         word_starts, word_ends = word_starts.reshape(-1, 4), word_ends.reshape(-1, 4)
         # the passage, from the end of the word before to the start of the word behind
         before = np.where(starts > 0, word_ends[:, 0], 0).astype(np.uint64)
@@ -128,15 +118,15 @@ class PassageEdit:
 
     def result(self, temporary_bytes: int, table: Any) -> Passages:
         """Return the counts, with a table of remaining rows, when all rows are edited."""
-        sizes, removed = np.diff(self._documents.lims), self.passages()
+        sizes, removed, counts = np.diff(self._documents.lims), self.passages(), self._counts
         return Passages(
             self.rows,
             int(np.count_nonzero(sizes < self._job.size)),
             int(sizes.max()),
-            self.changed,
-            self.dropped,
+            counts.changed,
+            counts.dropped,
             len(removed),
-            self.removed_bytes,
+            counts.removed_bytes,
             temporary_bytes,
             removed,
             table,
@@ -206,10 +196,6 @@ def _whole_characters(data: bytes, starts: Words, ends: Words) -> tuple[list[int
     return first.tolist(), np.maximum(first, last).tolist()
 
 
-def _utf8_size(text: str) -> int:
-    return len(text.encode("utf-8", "surrogatepass"))
-
-
 def remove_corpus_passages(
     corpus: RowSource,
     job: PassageJob,
@@ -222,12 +208,14 @@ def remove_corpus_passages(
 
     An error of a path comes before the work. Listings are of the `PassageEdit`.
     """
-    outputs = Outputs(corpus, output, listings, overwrite)
-    corpus.resolve_columns(job.projection)
-    with ExitStack() as stack:
-        outputs.open_lists(stack)
-        corpus.limit_memory(resources.memory)
-        search = PassageSearch(corpus, job, resources)
-        edit = PassageEdit(job, *search.find())
-        table = write_edits(corpus, job.projection, edit, outputs, output, resources)
+    search = PassageSearch(corpus, job, resources)
+    edit, table = edit_corpus(
+        corpus,
+        job.projection,
+        lambda: PassageEdit(job, *search.find()),
+        resources,
+        output,
+        overwrite,
+        listings,
+    )
     return edit.result(search.temporary_bytes, table)

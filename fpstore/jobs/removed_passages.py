@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.base.aliases import Words
-from fpstore.errors import plural
 from fpstore.io.tables import Tabular, arrow_table
+from fpstore.jobs.editing import describe_edits
 from fpstore.query.id_lookup import IdLookup, ids_in_slices
 
 
@@ -122,8 +122,4 @@ class Passages(NamedTuple):
         return self.documents - self.dropped
 
     def __repr__(self) -> str:
-        changed = (
-            f"{self.changed:,} of {plural(self.documents, 'document')} changed, {self.dropped:,} "
-            "of them dropped"
-        )
-        return f"<fpstore.Passages: {changed}, {self.removed_bytes:,} bytes removed>"
+        return describe_edits(self)

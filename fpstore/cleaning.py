@@ -583,7 +583,7 @@ def remove_boilerplate(
     unit: str = "paragraph",
     more_than: int = 10,
     least_chars: int = 0,
-    within: bool = False,
+    count: str = "documents",
     keep_first: bool = False,
     fold_digits: bool = False,
     format: str | None = None,
@@ -614,12 +614,13 @@ def remove_boilerplate(
     unit : {"paragraph", "line"}
         Paragraphs are separated by blank lines.
     more_than : int
-        A paragraph in more documents than this is removed from all of them.
+        A paragraph in more documents than this, or with more occurrences (`count`), is removed from
+        all of them.
     least_chars : int
         A shorter paragraph stays; white space does not count.
-    within : bool
-        Count the occurrences of a paragraph, also several in one document, in place of the
-        documents that have it.
+    count : {"documents", "occurrences"}
+        What `more_than` counts: documents that have a paragraph, or its occurrences, also several
+        in one document.
     keep_first : bool
         The first occurrence of each paragraph stays.
     fold_digits : bool
@@ -660,7 +661,7 @@ def remove_boilerplate(
     from fpstore.jobs.boilerplate import BoilerplateJob, remove_corpus_boilerplate
 
     resources = make_resources(memory, threads, progress)
-    job = BoilerplateJob(text, unit, more_than, least_chars, within, keep_first, fold_digits)
+    job = BoilerplateJob(text, unit, more_than, least_chars, count, keep_first, fold_digits)
     corpus = open_corpus(source, text is True, encoding=encoding, format=format, skip_bad=skip_bad)
     return remove_corpus_boilerplate(
         corpus, job, resources, output, check_flag(overwrite, "overwrite")

@@ -11,6 +11,7 @@ from fpstore.cli.outputs import OUTPUT, OUTPUT_IS_LAST
 from fpstore.cli.verb import Arguments, verb
 from fpstore.errors import plural
 from fpstore.jobs.boilerplate import (
+    COUNTED,
     PIECE_COLUMNS,
     UNITS,
     USUAL_MORE_THAN,
@@ -32,7 +33,7 @@ from fpstore.jobs.boilerplate import (
     ),
     option(
         "--more-than N",
-        "The most documents that may have a paragraph or a line that stays.",
+        "The most documents, or occurrences, of a paragraph or a line that stays.",
         options.COUNT,
         USUAL_MORE_THAN,
     ),
@@ -43,14 +44,17 @@ from fpstore.jobs.boilerplate import (
         0,
     ),
     option(
-        "--within",
-        "Count all occurrences, also several in one document, in place of documents.",
+        "--count",
+        "What --more-than counts: documents, or all occurrences, also several in one document.",
+        COUNTED,
+        COUNTED[0],
     ),
     option("--keep-first", "The first occurrence of a paragraph or a line stays."),
     option("--fold-digits", "Numbers do not count: Copyright 2001 is the same as Copyright 2012."),
     option(
         "--removed FILE",
-        "Also write what is removed, the most frequent first: text, documents, occurrences, bytes.",
+        "Also write what is removed, the most frequent first: text, documents, occurrences, bytes. "
+        "Lines have a header.",
     ),
     options.replace_outputs("OUTPUT and --removed"),
     *options.LIMITS,
@@ -69,8 +73,8 @@ def boilerplate(args: Arguments) -> None:
     $ fpstore boilerplate corpus.parquet plain.parquet --text-field text
     $ fpstore boilerplate corpus.parquet plain.parquet --text-field text --unit line \
         --more-than 20 --least-chars 20 --removed lines.csv --force
-    $ fpstore boilerplate corpus.parquet plain.parquet --text-field text --more-than 1 --within \
-        --keep-first --fold-digits --force
+    $ fpstore boilerplate corpus.parquet plain.parquet --text-field text --more-than 1 \
+        --count occurrences --keep-first --fold-digits --force
     $ fpstore boilerplate notes plain-notes --text --suffix .txt --encoding utf-8 --quiet
     """
     kind = edits.text_kind(args)
@@ -79,12 +83,16 @@ def boilerplate(args: Arguments) -> None:
         args.unit,
         args.more_than,
         args.least_chars,
-        args.within,
+        args.count,
         args.keep_first,
         args.fold_digits,
     )
     listings = edits.text_listings(
-        "--removed", args.removed, PIECE_COLUMNS, lambda edit: edit.pieces().batches()
+        "--removed",
+        args.removed,
+        PIECE_COLUMNS,
+        lambda edit: edit.pieces().batches(),
+        header=True,
     )
     result = edits.edit_inputs(
         args,
@@ -112,8 +120,7 @@ def _print_summary(args: Arguments, result: Boilerplate) -> None:
         ("kept", f"{result.kept:,}", f"in {printable(args.output)}"),
     ]
     print_table(
-        f"{args.unit.capitalize()}s of more than {args.more_than:,} "
-        f"{'occurrences' if args.within else 'documents'}",
+        f"{args.unit.capitalize()}s of more than {args.more_than:,} {args.count}",
         ("", "", ""),
         rows,
         text_columns=(0, 2),

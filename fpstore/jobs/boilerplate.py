@@ -36,6 +36,7 @@ from fpstore.jobs.outputs import Listing
 USUAL_MORE_THAN = 10  # documents: versions of a text, and quotations, are fewer
 _CUTS = {"paragraph": PARAGRAPH_END, "line": LINE_END}
 UNITS = tuple(_CUTS)
+COUNTED = ("documents", "occurrences")
 _ASCII_BLANKS = bytes(code for code in range(128) if is_blank(chr(code)))
 _NUMBER, _ASCII_NUMBER = re.compile(r"\d+"), re.compile(rb"[0-9]+")
 _EMPTY = xxhash.xxh3_64_intdigest(b"")
@@ -333,7 +334,7 @@ class BoilerplateJob:
     unit: str
     more_than: int
     least_chars: int
-    within: bool
+    count: str
     keep_first: bool
     fold_digits: bool
 
@@ -341,7 +342,7 @@ class BoilerplateJob:
         check_choice(self.unit, UNITS, "unit")
         check_whole(self.more_than, 1, 2**32 - 1, "more_than")
         check_whole(self.least_chars, 0, 2**31 - 1, "least_chars")
-        check_flag(self.within, "within")
+        check_choice(self.count, COUNTED, "count")
         check_flag(self.keep_first, "keep_first")
         check_flag(self.fold_digits, "fold_digits")
         edited_column(self.text)
@@ -387,7 +388,7 @@ def _count_pieces(corpus: RowSource, job: BoilerplateJob, resources: Resources) 
         hashes = [pieces.hashes(text) for text in batch.texts or ()]
         if batch.text_of_row is not None:
             hashes = [hashes[place] for place in batch.text_of_row.tolist()]
-        counted = hashes if job.within else list(map(set, hashes))
+        counted = hashes if job.count == "occurrences" else list(map(set, hashes))
         counts.add(np.fromiter(chain.from_iterable(counted), np.uint64, sum(map(len, counted))))
         row_sizes = np.zeros(len(batch.flags), np.int64)
         row_sizes[batch.flags] = list(map(len, hashes))

@@ -333,7 +333,7 @@ def test_what_is_refused(tmp_path):
         ({"text": "text", "unit": "document"}, "unit must be one of"),
         ({"text": "text", "more_than": 0}, "more_than must be"),
         ({"text": "text", "least_chars": -1}, "least_chars must be"),
-        ({"text": "text", "within": 1}, "within must be True or False"),
+        ({"text": "text", "count": "rows"}, "count must be one of"),
         ({"text": "text", "keep_first": "yes"}, "keep_first must be True or False"),
         ({"text": "text", "fold_digits": None}, "fold_digits must be True or False"),
     ):
@@ -377,13 +377,13 @@ def test_short_pieces_stay():
 
 
 @pytest.mark.parametrize("unit", ["paragraph", "line"])
-def test_first_occurrences_stay_and_repeats_within_a_document_count(set_limits, unit):
+def test_first_occurrences_stay_and_occurrences_count(set_limits, unit):
     """Every combination of the three options is compared with a plain model."""
     set_limits(boilerplate_hashes=20)
     alike = ["Page 9", "page 10", "Page ٣ of 12", "p4ge", "\xa92001", "\xa9 2012", "Notice"]
     for seed in range(48):
         rng = random.Random(seed)
-        within, keep_first, fold_digits = (bool(seed >> bit & 1) for bit in range(3))
+        by_occurrence, keep_first, fold_digits = (bool(seed >> bit & 1) for bit in range(3))
         most, least = rng.choice([1, 2, 4]), rng.choice([0, 5])
         gap = "\n\n" if unit == "paragraph" else "\n"
         rows = [
@@ -400,7 +400,7 @@ def test_first_occurrences_stay_and_repeats_within_a_document_count(set_limits, 
         goes, removed = set(), []
         for where in places.values():
             documents = len({number for number, _ in where})
-            if (len(where) if within else documents) > most:
+            if (len(where) if by_occurrence else documents) > most:
                 where = where[keep_first:]
                 goes |= set(where)
                 texts = [rows[number][place] for number, place in where]
@@ -416,7 +416,7 @@ def test_first_occurrences_stay_and_repeats_within_a_document_count(set_limits, 
             unit=unit,
             more_than=most,
             least_chars=least,
-            within=within,
+            count="occurrences" if by_occurrence else "documents",
             keep_first=keep_first,
             fold_digits=fold_digits,
         )
@@ -444,7 +444,8 @@ def test_a_list_of_what_is_removed(folder: Path) -> None:
     listing = ("--removed", "list.csv", "--force")
     for source, given in (("in", ["--text-field", "text"]), ("texts", ["--text"])):
         fine("boilerplate", source, "out", *given, "--unit", "paragraph", *listing)
-        listed = list(csv.reader(io.StringIO(Path("list.csv").read_text())))
+        header, *listed = csv.reader(io.StringIO(Path("list.csv").read_text()))
+        assert header == ["text", "documents", "occurrences", "bytes"]
         wanted = (
             rows if source == "in" else [*rows[:1], ["End ? of it", "14", "14", "154"], *rows[2:]]
         )
@@ -512,7 +513,9 @@ def test_command_line(folder: Path) -> None:
         "more_than": 1,
     }
     Path("y.jsonl").write_text(json_lines({"text": f"Of 200{n}\nmore {n}"} for n in range(3)))
-    out = fine("boilerplate", "y.jsonl", "z.jsonl", *by_line, "--within", "--keep-first")
+    out = fine(
+        "boilerplate", "y.jsonl", "z.jsonl", *by_line, *("--count", "occurrences"), "--keep-first"
+    )
     assert out.startswith("Lines of more than 1 occurrences\n")
     assert Path("z.jsonl").read_bytes() == Path("y.jsonl").read_bytes()
     fine("boilerplate", "y.jsonl", "z.jsonl", *by_line, "--keep-first", "--fold-digits", "--force")

@@ -20,7 +20,7 @@ from fpstore.io.check import first_too_large, rows_of_array, unsigned
 from fpstore.io.digits import too_large, wrong_width
 from fpstore.io.files import error_location, input_error
 from fpstore.io.labels import NULL, Labels
-from fpstore.io.messages import CONTENT_NAMES, ROLE_NAMES
+from fpstore.io.messages import CONTENT_NAMES, NOT_EDITED, ROLE_NAMES
 from fpstore.io.packages import import_package
 from fpstore.io.source import (
     Batch,
@@ -382,7 +382,10 @@ class ArrowColumns:
         for name in projection.texts:
             column_type = plain(name, "text", pyarrow.string())
             if not is_text(column_type) and (projection.edits_texts or not has_parts(column_type)):
-                raise InputError(f"column {name!r} has type {column_type}, texts must be strings")
+                advice = f": {NOT_EDITED}" if has_parts(column_type) else ""
+                raise InputError(
+                    f"column {name!r} has type {column_type}, texts must be strings{advice}"
+                )
         if projection.fingerprint is not None:
             column_type = plain(
                 projection.fingerprint, "fingerprint", fingerprint_type(projection.width)

@@ -11,6 +11,11 @@ from fpstore.io.fields import MAX_NAMES, names_here
 
 # the names of the fields of a message: those of most chats, and of ShareGPT
 ROLE_NAMES, CONTENT_NAMES = ("role", "from"), ("content", "value")
+# why texts that are edited are strings
+NOT_EDITED = (
+    "lists and messages are not edited: write each part to a row of its own, or join the parts to "
+    "one string"
+)
 _EXPECTED = "a text must be a string, a list of strings, or the messages of a chat"
 
 

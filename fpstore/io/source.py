@@ -42,7 +42,7 @@ from fpstore.io.fields import names_here
 from fpstore.io.files import FileState, InputFile, inner_name, input_error
 from fpstore.io.keys import hash_keys
 from fpstore.io.labels import Labels, encode_labels, label_of
-from fpstore.io.messages import RoleFilter, join_parts, refuse_string
+from fpstore.io.messages import NOT_EDITED, RoleFilter, join_parts, refuse_string
 from fpstore.io.remote import Copies
 from fpstore.io.scores import rows_of_keys, score_key
 
@@ -716,7 +716,8 @@ def text_values(
                 raise refuse_string(name)
             return value
         if projection.edits_texts:
-            raise InputError(f"a text must be a string, got {show_json(value)}")
+            advice = f": {NOT_EDITED}" if isinstance(value, list) else ""
+            raise InputError(f"a text must be a string, got {show_json(value)}{advice}")
         return join_parts(value, projection.role_filter, show_json(value))
 
     return convert_values(values, text, row_error)

@@ -225,8 +225,17 @@ def test_weights_and_plans_of_indexes_take_roles(chats):
     assert spec.columns()[0].roles == ("user",)
 
 
-def test_boilerplate_edits_strings_only(chats):
-    assert "messages: a text must be a string, got [" in failure(
-        "boilerplate", "a.jsonl", "b.jsonl", *FIELD
-    )
-    assert "texts must be strings" in failure("boilerplate", "a.parquet", "b.parquet", *FIELD)
+def test_texts_that_are_edited_are_strings(chats):
+    Path("n.jsonl").write_text('{"n": 1}\n')
+    advice = "lists and messages are not edited: write each part to a row of its own"
+    for verb in ("boilerplate", "passages"):
+        message = failure(verb, "a.jsonl", "b.jsonl", *FIELD)
+        assert "messages: a text must be a string, got [" in message
+        assert advice in message
+        message = failure(verb, "a.parquet", "b.parquet", *FIELD)
+        assert f"texts must be strings: {advice}" in message
+        message = failure(verb, "n.jsonl", "b.jsonl", "--text-field", "n")
+        assert message.endswith("a text must be a string, got 1\n")
+    for source in (pa.table({"text": [["a", "b"]]}), pl.DataFrame({"text": [["a", "b"]]})):
+        with pytest.raises(InputError, match=advice):
+            fpstore.remove_passages(source, text="text")

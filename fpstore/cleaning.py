@@ -729,7 +729,8 @@ def remove_passages(
     whole_lines : bool
         Cut only lines that are in a passage as a whole, for source code.
     memory, threads, progress : optional
-        As for :func:`build`. A document takes about 30 bytes of memory besides. Temporary files
+        As for :func:`build`. A document takes about 30 bytes of memory besides. A text is in memory
+        as a whole: a long one takes up to 13 times its bytes, whatever `memory` is. Temporary files
         take about 1 byte for each word, and up to 36 for each word of a repeated passage. Threads
         hash texts, sort, and write the files of a folder.
     overwrite : bool

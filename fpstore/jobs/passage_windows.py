@@ -37,6 +37,7 @@ from fpstore.jobs.row_set import SpooledIds
 from fpstore.query.id_lookup import IdLookup, InMemoryIds
 
 WAITING_BATCHES = 4  # for each thread
+PLACES_AT_ONCE = 1 << 20  # of the windows that one call makes: a text may be long
 
 
 class PassageDocuments:
@@ -211,7 +212,9 @@ class PassageSearch:
                 if end > len(documents):
                     raise InputError(f"{self._corpus.label}: changed while it was read")
                 first, last = (int(documents.lims[row]) for row in (start, end))
-                yield batch, first, stream.take(last) - np.uint64(first)
+                for place in range(first, last, PLACES_AT_ONCE):
+                    chosen = stream.take(min(place + PLACES_AT_ONCE, last))
+                    yield batch, first, chosen - np.uint64(first)
                 start = end
                 self._resources.report("reading again", end, len(documents))
 
@@ -221,13 +224,17 @@ class PassageSearch:
                 return None
             return _kernel.window_keys(*_encoded(batch), job.in_words, job.size, job.gram, chosen)
 
+        done = 0
         for (_, first, _), result in map_in_order(
             work, batches(), self._resources.threads, WAITING_BATCHES
         ):
             if result is None:
                 continue
-            keys, window_places, _ = result
-            windows.add(keys, window_places + np.uint64(first))
+            keys, window_places = result[0], result[1] + np.uint64(first)
+            # grams of two calls may have windows in common
+            fresh = int(np.searchsorted(window_places, np.uint64(done)))
+            windows.add(keys[fresh:], window_places[fresh:])
+            done = int(window_places[-1]) + 1 if len(window_places) else done
         self._corpus.check_unchanged()
         return windows
 

@@ -92,6 +92,7 @@ LIMITS = {
     "band_rows": ("jobs.bands", "BLOCK_ROWS"),
     "grouped_members": ("jobs.grouping", "PIECE"),
     "hits": ("jobs.hits", "PIECE"),
+    "passage_places": ("jobs.passage_windows", "PLACES_AT_ONCE"),
     "boilerplate_hashes": ("jobs.boilerplate", "_MIN_MERGED_HASHES"),
     "compared_rows": ("jobs.compared", "PART_ROWS"),
     "compared_chars": ("jobs.compared", "PART_CHARS"),

@@ -139,6 +139,7 @@ def test_against_a_suffix_automaton(set_limits, monkeypatch, keep, spilled):
             external_sort.Runs, "append", lambda *of: runs_of_rows.append(append(*of))
         )
         set_limits(pair_bytes=1 << 21, sample_step=2, copy_rows=8, parquet_batch_bytes=1 << 9)
+        set_limits(passage_places=5)
     for seed in range(8 if spilled else 40):
         rng = random.Random(f"{seed}{keep}")
         texts, size = drawn(rng, 12 if spilled else 40), rng.randint(1, 9)
@@ -342,6 +343,20 @@ def test_words_are_those_of_python():
         assert count == len(words)
         assert [data[a:b] for a, b in zip(starts[:-2], ends[:-2], strict=True)] == words
         assert starts[-2:].tolist() == [len(data)] * 2
+
+
+def test_windows_of_a_long_text_are_made_in_many_calls(set_limits):
+    """Windows that two calls have in common are sorted once."""
+    rng, results = random.Random(6), []
+    table = pa.table(
+        {"text": [" ".join(rng.choices("ab", k=300)), " ".join(rng.choices("ab", k=9))]}
+    )
+    for places in (1 << 20, 7, 1):
+        set_limits(passage_places=places)
+        result = fpstore.remove_passages(table, text="text", words=8)
+        results.append((result.table["text"].to_pylist(), result.temporary_bytes))
+    assert results[1:] == results[:1] * 2
+    assert results[0][0] != table["text"].to_pylist()
 
 
 def test_bytes_cut_whole_characters():

@@ -92,7 +92,6 @@ def boilerplate(args: Arguments) -> None:
         args.removed,
         PIECE_COLUMNS,
         lambda edit: edit.pieces().batches(),
-        header=True,
     )
     result = edits.edit_inputs(
         args,

@@ -207,9 +207,9 @@ NOTED_CHANCE = 0.01  # pairs of unrelated texts within the radius, for each text
     *(made for made in content.SHINGLES if made is not content.METHOD),
     option(
         "--clusters FILE",
-        "Also write the clusters, as fpstore cluster does: .tsv, .csv, .jsonl or .parquet. The "
-        "representative is the document kept; a line has the similarity to it, too, or the "
-        "distance for estimates.",
+        "Also write the clusters, as fpstore cluster does, but with a header: .tsv, .csv, .jsonl "
+        "or .parquet. The representative is the document kept; a line has the similarity to it, "
+        "too, or the distance for estimates.",
     ),
     option(
         "--removed FILE",
@@ -523,7 +523,7 @@ def _advice(job: DedupJob) -> str:
 def _listings(args: Arguments, job: DedupJob) -> list[Listing]:
     result = list[Listing]()
     if args.sources is not None:
-        opened = partial(open_list, SOURCE_COLUMNS, header=True)
+        opened = partial(open_list, SOURCE_COLUMNS)
         result.append(Listing(args.sources, opened, lambda result: result.sources.batches()))
     if args.clusters is not None:
         result.append(
@@ -538,7 +538,7 @@ def _listings(args: Arguments, job: DedupJob) -> list[Listing]:
         columns = removed_columns(job.rule is not None, bool(args.against), has_excerpts)
         if has_excerpts and format_by_name(args.removed) == "txt":
             fail("--excerpts-of: a .txt list has no texts: name .tsv, .csv, .jsonl or .parquet")
-        opened = partial(open_list, columns, header=True)
+        opened = partial(open_list, columns)
         result.append(Listing(args.removed, opened, lambda result: result.removed.batches()))
     return result
 

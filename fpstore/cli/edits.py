@@ -56,7 +56,6 @@ def text_listings(
     path: str | None,
     columns: tuple[str, ...],
     batches: Callable[[Any], Any],
-    header: bool = False,
 ) -> list[Listing]:
     """Return the list of an option, if it is given: its texts may have line breaks and tabs."""
     if path is None:
@@ -65,7 +64,7 @@ def text_listings(
         fail(
             f"{name}: the texts may have line breaks and tabs: name a .csv, .jsonl or .parquet file"
         )
-    return [Listing(path, partial(open_list, columns, header=header), batches)]
+    return [Listing(path, partial(open_list, columns), batches)]
 
 
 def counts_of(result: Any) -> dict[str, int]:

@@ -79,6 +79,6 @@ def job_checkpoint(
         args.note(checkpoint.summary())
 
 
-def open_list(columns: tuple[str, ...], path: str, header: bool = False) -> Writer:
+def open_list(columns: tuple[str, ...], path: str) -> Writer:
     with translate_usage_errors():
-        return open_writer(path, columns=columns, width=WIDTHS[-1], header=header)
+        return open_writer(path, columns=columns, width=WIDTHS[-1], header=True)

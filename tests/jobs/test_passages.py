@@ -598,6 +598,7 @@ def test_a_list_without_an_output(tmp_path, monkeypatch):
     assert re.search(r"kept +4  listed in list.csv; nothing is cut\n", out)
     assert sorted(path.name for path in Path().iterdir()) == ["in", "list.csv"]
     assert list(csv.reader(Path("list.csv").read_text().splitlines())) == [
+        ["row", "id", "start", "end", "words", "occurrences", "text"],
         ["1", "u1", "7", "30", "5", "4", COPIED],
         ["2", "u2", "0", "23", "5", "4", COPIED],
         ["4", "u4", "0", "23", "5", "4", COPIED],

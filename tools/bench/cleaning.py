@@ -1,24 +1,17 @@
-"""The operations join and dedup.
-
-Pairs of two sets, and the near-duplicates of a corpus of real texts.
-"""
+"""The operation join: pairs of two sets. And the texts of this machine."""
 
 from __future__ import annotations
 
 import shutil
 import sysconfig
-import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 import fpstore
 from bench import data
-from bench.cleaners import simhash
 from bench.corpus import RADIUS
 from bench.harness import Bench, Result, ratio
 
@@ -27,8 +20,6 @@ DOCUMENTATION = (".txt", ".md", ".rst")
 SUFFIXES = (".py", ".pyi", ".txt", ".md", ".rst", ".html", ".h", ".c", ".hpp", ".json")
 MAX_BYTES, SMOKE_BYTES = 300 << 20, 1 << 20
 MAX_TEXT_BYTES = 1 << 20
-CLEANED_BY = ("fpstore", "rensa", "datasketch", "simhash")  # others take too long for 300 MB
-COMPARED = 1000  # texts that the rival takes: more take it minutes
 
 
 def join(bench: Bench) -> Result:
@@ -59,63 +50,6 @@ def join(bench: Bench) -> Result:
 
 def _joined(store: fpstore.Store, others: data.Words) -> int:
     return sum(map(len, store.join(others, RADIUS, threads=1)))
-
-
-def dedup(bench: Bench) -> Result:
-    """Remove the near-duplicates from real texts in Parquet.
-
-    Documentation and sources of this machine; beside their parts.
-    """
-    texts = texts_here(SMOKE_BYTES if bench.smoke else MAX_BYTES)
-    source, clean = bench.folder / "corpus.parquet", bench.folder / "clean.parquet"
-    pq.write_table(pa.table({"id": np.arange(len(texts)), "text": texts}), source)
-    size = sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
-    fingerprinter = fpstore.MinHash()
-
-    def clear(threads: int) -> fpstore.Deduplication:
-        return fpstore.dedup(source, clean, text="text", id="id", threads=threads, overwrite=True)
-
-    whole, two = (bench.seconds(partial(clear, threads)) for threads in (1, 2))
-    reading = bench.seconds(
-        lambda: [
-            batch.column(0).to_pylist()
-            for batch in pq.ParquetFile(source).iter_batches(columns=["text"])
-        ]
-    )
-    copying = bench.seconds(lambda: pq.write_table(pq.read_table(source), clean))
-    hashing = bench.seconds(lambda: fingerprinter.fingerprints(texts, empty="mask", threads=1))
-    result = clear(1)
-    out: Result = {
-        "documents": len(texts),
-        "bytes": size,
-        "clusters": len(result.clusters),
-        "removed": len(texts) - len(result.kept),
-        "seconds": round(whole, 3),
-        "two_threads_faster": ratio(whole, two),
-        "megabytes_per_second": round(size / whole / 1e6, 1),
-        "reading_seconds": round(reading, 3),
-        "hashing_seconds": round(hashing, 3),
-        "copying_seconds": round(copying, 3),
-        "rest_share": round(1 - (reading + hashing + copying) / whole, 3),
-    }
-    sample = texts[:: max(len(texts) // COMPARED, 1)][:COMPARED]
-    pq.write_table(pa.table({"text": sample}), source)
-    began = time.perf_counter()
-    try:
-        simhash(source)
-    except ImportError as error:
-        return out | {"simhash": f"{error.name} is missing: pip install {error.name}"}
-    rival = time.perf_counter() - began
-    began = time.perf_counter()
-    fpstore.dedup(pa.table({"text": sample}), text="text", threads=1)
-    own = time.perf_counter() - began
-    return out | {
-        "simhash": {
-            "documents": len(sample),
-            "seconds": round(rival, 3),
-            "to_dedup": ratio(rival, own, 1),
-        }
-    }
 
 
 def texts_here(

@@ -1,0 +1,179 @@
+"""The operation cores: what a deduplication takes on one thread and on two, beside its parts."""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import fpstore
+from bench.cleaners import rensa
+from bench.cleaning import SMOKE_BYTES, texts_here
+from bench.harness import Bench, Result, ratio
+
+MAX_BYTES, GROUP_ROWS, FILES = 450 << 20, 5000, 4
+SAMPLES_A_SECOND = 500  # of the thread that holds the GIL
+SHOWN_MODULES = 12
+Work = Callable[[], object]
+
+
+def cores(bench: Bench) -> Result:
+    """Deduplicate real texts on one thread and on two: files, a folder, JSON lines, a table.
+
+    Beside the bound, which is to read, hash, read again and write, and rensa, in the same run.
+    """
+    texts = texts_here(SMOKE_BYTES if bench.smoke else MAX_BYTES)
+    table = pa.table({"id": range(len(texts)), "text": texts})
+    source = _Source(bench.folder, table)
+    work: dict[str, Work] = {"bound": partial(source.bound, texts), "rensa": source.rensa}
+    for name in ("parquet", "folder", "lines", "table"):
+        for threads in (1, 2):
+            work[f"{name}, {threads}"] = partial(getattr(source, name), threads)
+    work["folder, 2 processes"] = source.processes
+    seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in work}
+    for _ in range(bench.repeats):
+        for name, one in work.items():
+            seconds[name].append(_timed(one))
+    wall = {name: median(took for took, _ in times) for name, times in seconds.items()}
+    out: Result = {
+        "documents": len(texts),
+        "bytes": sum(len(text.encode("utf-8", "surrogatepass")) for text in texts),
+        "kept": len(source.parquet(1).kept),
+        "parts_of_bound": source.parts,
+    }
+    for name, times in seconds.items():
+        out[name] = {
+            "seconds": round(wall[name], 2),
+            "processor_seconds": round(min(used for _, used in times), 2),
+            "to_bound": ratio(wall[name], wall["bound"]),
+        }
+        if name.endswith(", 2"):
+            out[name]["faster_than_one"] = ratio(wall[name.replace(", 2", ", 1")], wall[name])
+    if not bench.smoke:
+        out["gil"] = {str(threads): _gil(source.path, threads) for threads in (1, 2)}
+    return out
+
+
+class _Source:
+    """The corpus in each form, and the jobs over it."""
+
+    def __init__(self, folder: Path, table: Any) -> None:
+        self._folder, self._table = folder, table
+        self.path = folder / "corpus.parquet"
+        self.parts: dict[str, float] = {}
+        write: Any = partial(pq.write_table, compression="zstd", row_group_size=GROUP_ROWS)
+        write(table, self.path)
+        (folder / "shards").mkdir()
+        rows = -(-len(table) // FILES)
+        for number in range(FILES):
+            write(table.slice(number * rows, rows), folder / f"shards/{number}.parquet")
+        with (folder / "corpus.jsonl").open("w", encoding="utf-8") as lines:
+            lines.writelines(json.dumps(row) + "\n" for row in table.to_pylist())
+
+    def parquet(self, threads: int) -> Any:
+        return self._dedup("corpus.parquet", "clean.parquet", threads)
+
+    def folder(self, threads: int) -> Any:
+        return self._dedup("shards", "clean-shards", threads)
+
+    def lines(self, threads: int) -> Any:
+        return self._dedup("corpus.jsonl", "clean.jsonl", threads)
+
+    def table(self, threads: int) -> Any:
+        return fpstore.dedup(self._table, text="text", threads=threads)
+
+    def processes(self) -> None:
+        command = [sys.executable, "-P", "-m", "fpstore", "dedup", "shards", "by-processes"]
+        options = ["--text-field", "text", "--processes", "2", "--force", "--quiet"]
+        subprocess.run([*command, *options], cwd=self._folder, check=True)
+
+    def rensa(self) -> None:
+        """Find groups as `bench.cleaners` does, and write the first row of each."""
+        gone = {row for _, *others in rensa(self.path) for row in others}
+        flags = pa.array([row not in gone for row in range(len(self._table))])
+        pq.write_table(pq.read_table(self.path).filter(flags), self._folder / "rensa.parquet")
+
+    def bound(self, texts: list[str]) -> None:
+        """Read the texts, hash them, read all columns, and write half of the rows."""
+        hasher = fpstore.MinHash()
+
+        def written() -> None:
+            half = self._table.slice(0, len(self._table) // 2)
+            pq.write_table(half, self._folder / "bound.parquet", compression="zstd")
+
+        parts: dict[str, Work] = {
+            "read": lambda: _read(self.path, ["text"]),
+            "hash": lambda: [
+                hasher.hashed_sets(batch, fingerprints=False) for batch in hasher.batches(texts)
+            ],
+            "read_again": lambda: _read(self.path, None),
+            "write": written,
+        }
+        self.parts = {name: round(_timed(one)[0], 2) for name, one in parts.items()}
+
+    def _dedup(self, source: str, output: str, threads: int) -> Any:
+        paths = self._folder / source, self._folder / output
+        return fpstore.dedup(*paths, text="text", threads=threads, overwrite=True)
+
+
+def _read(path: Path, columns: list[str] | None) -> None:
+    with pq.ParquetFile(path) as file:
+        for _ in file.iter_batches(columns=columns, use_threads=False):
+            pass
+
+
+def _timed(work: Work) -> tuple[float, float]:
+    """Return the time and the processor time of some work, of its child processes too."""
+    began, used = time.perf_counter(), _processor_seconds()
+    work()
+    return time.perf_counter() - began, _processor_seconds() - used
+
+
+def _processor_seconds() -> float:
+    usages = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
+def _gil(path: Path, threads: int) -> Result | str:
+    """Return the seconds under the GIL of a deduplication beside its imports, by module.
+
+    py-spy samples the thread that holds it.
+    """
+    program = (
+        "import sys, fpstore; path, threads = sys.argv[1:]; "
+        "fpstore.dedup(path, path + '.out.parquet', text='text', threads=int(threads), "
+        "overwrite=True)"
+    )
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        stacks = Path(folder) / "stacks"
+        command = ["py-spy", "record", "--gil", "--format", "raw", "--output", str(stacks)]
+        rate = ["--rate", str(SAMPLES_A_SECOND), "--", sys.executable, "-P", "-c", program]
+        try:
+            subprocess.run(
+                [*command, *rate, str(path), str(threads)], check=True, stdout=subprocess.DEVNULL
+            )
+        except FileNotFoundError:
+            return "py-spy is missing: pip install py-spy"
+        modules = Counter[str]()
+        for line in stacks.read_text("utf-8").splitlines():
+            frames, _, count = line.rpartition(" ")
+            own = [frame for frame in frames.split(";") if "fpstore/" in frame]
+            if own and "importlib" not in frames:
+                modules[own[-1].partition("fpstore/")[2].partition(":")[0]] += int(count)
+    shown = {
+        name: round(count / SAMPLES_A_SECOND, 3)
+        for name, count in modules.most_common(SHOWN_MODULES)
+    }
+    return {"seconds": round(modules.total() / SAMPLES_A_SECOND, 3), "modules": shown}

@@ -501,8 +501,9 @@ def _note_template(args: Arguments, job: DedupJob, result: Deduplication) -> Non
     """Note a row for which many others go that it does not contain: pages of a template, maybe."""
     if job.rule is None:
         return
-    removed = result.removed
-    is_changed = (removed.evidence["contained"] < LOSSLESS_CONTAINMENT) & ~removed.in_reference
+    removed, evidence = result.removed, result.removed.evidence
+    is_changed = (evidence["contained"] < LOSSLESS_CONTAINMENT) & (evidence["rule"] != EQUAL_KEY)
+    is_changed &= ~removed.in_reference
     counts = np.bincount(removed.clusters[is_changed].view(np.intp), minlength=1)
     cluster = int(counts.argmax())
     if counts[cluster] >= TEMPLATE_ROWS:

@@ -41,6 +41,8 @@ def review(args: Arguments) -> None:
     $ fpstore review removed.parquet
     $ fpstore review removed.parquet doubtful.html --pairs 100 --force
     """
+    if Path(args.removed).is_dir():
+        fail(f"{printable(args.removed)}: is a folder: name a list of removed rows")
     output = args.output or _usual_output(args.removed)
     if output == "-" or is_uri(output) or Path(output).suffix.lower() not in (".html", ".htm"):
         fail(f"{printable(output)}: the page is a file on a disk: name one as review.html")

@@ -171,13 +171,14 @@ class DelimitedText(LineParser):
     def fields(self, row: Row) -> dict[str, Any]:
         """Return the cells of a row, by the names in the header.
 
-        InputError if two have one name.
+        InputError if two have one name, or if there is not a cell for each name.
         """
         names = [] if self.header is None else self.header.cells
-        fields = dict(zip(names, row.cells, strict=False))
-        if len(fields) < len(names):
+        if len(set(names)) < len(names):
             raise InputError(f"two columns have one name: {', '.join(map(show, names))}")
-        return fields
+        if len(row.cells) != len(names):
+            raise input_error(self.name, row.line, self._cells_message(row.cells))
+        return dict(zip(names, row.cells, strict=True))
 
     def with_field(self, row: Row, name: str, text: str) -> Row:
         assert self.header is not None

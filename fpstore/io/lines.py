@@ -577,7 +577,10 @@ class JsonLines(LineParser):
         return self._batch(objects, [row.line for row in rows], projection, rule)
 
     def fields(self, row: Row) -> dict[str, Any]:
-        return _object(row.raw, exactly=False)
+        try:
+            return _object(row.raw, exactly=False)
+        except InputError as error:
+            raise input_error(self.name, row.line, str(error)) from None
 
     def extended_line(self, line: bytes, values: Mapping[str, Any]) -> bytes:
         body = line.rstrip(_BLANK)

@@ -136,6 +136,10 @@ class Boilerplate(NamedTuple):
         return describe_edits(self)
 
 
+def _visible_chars(piece: str) -> str:
+    return "".join(visible(piece).split())
+
+
 class Pieces:
     """Cuts texts into paragraphs or lines, and hashes each with 64 bits.
 
@@ -149,15 +153,22 @@ class Pieces:
 
     def hashes(self, text: str) -> list[int]:
         """Return the hash of each piece."""
-        pieces = self._cut.split(text.casefold())[::2]
+        folded = text.casefold()
+        pieces = self._cut.split(folded)[::2]
         if text.isascii():  # four times as fast
             encoded = [piece.encode().translate(None, _ASCII_BLANKS) for piece in pieces]
             counted = [piece if len(piece) >= self._least else b"" for piece in encoded]
             if self._folds:
                 counted = [_ASCII_NUMBER.sub(b"0", piece) for piece in counted]
             return list(map(xxhash.xxh3_64_intdigest, counted))
-        visible_pieces = ["".join(visible(piece).split()) for piece in pieces]
-        texts = [piece if len(piece) >= self._least else "" for piece in visible_pieces]
+        visible_pieces = list(map(_visible_chars, pieces))
+        counted = visible_pieces
+        if len(folded) > len(text):  # some letters have become several
+            counted = list(map(_visible_chars, self._cut.split(text)[::2]))
+        texts = [
+            piece if len(chars) >= self._least else ""
+            for piece, chars in zip(visible_pieces, counted, strict=True)
+        ]
         if self._folds:
             texts = [_NUMBER.sub("0", piece) for piece in texts]
         return [xxhash.xxh3_64_intdigest(piece.encode("utf-8", "surrogatepass")) for piece in texts]

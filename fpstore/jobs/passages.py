@@ -24,7 +24,7 @@ from fpstore.jobs.passage_job import PassageJob
 from fpstore.jobs.passage_windows import PassageDocuments, PassageSearch, Runs
 from fpstore.jobs.removed_passages import Passages, RemovedPassages
 
-EXCERPT_BYTES = 80
+EXCERPT_BYTES, EXCERPT_END = 80, b"."
 _LINE_END = re.compile(LINE_END)
 
 
@@ -45,7 +45,9 @@ class PassageEdit:
             self._touched &= copied > job.drop_above * np.diff(documents.lims)
         count = len(runs.starts)
         self._starts, self._ends = (array_on_disk((count,), np.uint64) for _ in range(2))
-        self._excerpts = array_on_disk((count,), f"S{EXCERPT_BYTES}")
+        self._sizes = array_on_disk((count,), np.uint64)  # of what goes, in words or bytes
+        # behind an excerpt, a mark: NumPy drops NULs at the end
+        self._excerpts = array_on_disk((count,), f"S{EXCERPT_BYTES + 1}")
         self._counts = EditCounts()
 
     def changed_rows(self, rows: slice) -> Flags:
@@ -98,7 +100,15 @@ class PassageEdit:
         for place, (start, end, *_) in enumerate(cuts, first):
             excerpt = text[start : min(end, start + EXCERPT_BYTES)].encode("utf-8", "replace")
             self._starts[place], self._ends[place] = start, end
-            self._excerpts[place] = excerpt[:EXCERPT_BYTES].decode("utf-8", "ignore").encode()
+            excerpt = excerpt[:EXCERPT_BYTES].decode("utf-8", "ignore").encode()
+            self._excerpts[place] = excerpt + EXCERPT_END
+            self._sizes[place] = self._size(text, place, start, end)
+
+    def _size(self, text: str, place: int, start: int, end: int) -> int:
+        if not self._job.whole_lines:
+            return int(self._runs.ends[place] - self._runs.starts[place])
+        part = text[start:end]
+        return len(part.split() if self._job.in_words else part.encode("utf-8", "surrogatepass"))
 
     def passages(self) -> RemovedPassages:
         """Return the removed passages, when all rows are edited."""
@@ -109,7 +119,7 @@ class PassageEdit:
             numbers,
             self._starts[listed],
             self._ends[listed],
-            (self._runs.ends[listed] - self._runs.starts[listed]),
+            self._sizes[listed],
             self._runs.occurrences[listed],
             self._excerpts[listed],
             self._documents.id_numbers(numbers),

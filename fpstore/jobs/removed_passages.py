@@ -36,7 +36,7 @@ class RemovedPassages(Tabular):
         ends: Words,
         lengths: Words,
         occurrences: Words,
-        excerpts: npt.NDArray[np.bytes_],
+        excerpts: npt.NDArray[np.bytes_],  # each with a byte behind it
         ids: tuple[IdLookup, Words],
         unit: str,
     ) -> None:
@@ -61,7 +61,7 @@ class RemovedPassages(Tabular):
                     np.array(column[rows])
                     for column in (self.starts, self.ends, self.lengths, self.occurrences)
                 ),
-                [text.decode() for text in self._excerpts[rows].tolist()],
+                [text[:-1].decode() for text in self._excerpts[rows].tolist()],
             )
             yield dict(zip(passage_columns(self._unit), columns, strict=True))
 

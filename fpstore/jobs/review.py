@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from math import isnan
+from collections.abc import Collection, Iterator, Mapping
+from math import isfinite, isnan, nan
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
@@ -88,7 +88,7 @@ def _rows(path: str) -> Iterator[dict[str, Any]]:
 
     InputError for another file than a list with texts.
     """
-    source, checked = open_source(path), False
+    source = open_source(path)
     if isinstance(source, LineRows):
         rows = (parser.fields(row) for parser, some in source.all_rows() for row in some)
     else:
@@ -96,15 +96,13 @@ def _rows(path: str) -> Iterator[dict[str, Any]]:
         rows = (row for _, _, batch in source.record_batches() for row in batch.to_pylist())
         _check_columns(path, source.schema.names)
     for row in rows:
-        if not checked:
-            _check_columns(path, list(row))
-            checked = True
+        _check_columns(path, row)
         yield {name: None if value == "" else value for name, value in row.items()}
     if isinstance(source, LineRows) and source.headers:
         _check_columns(path, source.columns)
 
 
-def _check_columns(path: str, names: Any) -> None:
+def _check_columns(path: str, names: Collection[str]) -> None:
     missing = [name for name in _NEEDED if name not in names]
     if not missing:
         return
@@ -127,9 +125,10 @@ def _doubt(row: Mapping[str, Any]) -> tuple[float, float]:
 
 def _number(row: Mapping[str, Any], name: str) -> float:
     try:
-        return float(row.get(name, "nan"))
-    except (TypeError, ValueError):  # an empty cell, or no list of ours
-        return float("nan")
+        number = float(row.get(name, "nan"))
+    except (TypeError, ValueError, OverflowError):  # an empty cell, or no list of ours
+        return nan
+    return number if isfinite(number) else nan
 
 
 def _rule(row: Mapping[str, Any]) -> str:

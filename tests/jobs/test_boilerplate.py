@@ -367,8 +367,8 @@ def test_short_pieces_stay():
         (0, None),
         (1, None),
         (2, "b"),
-        (5, "b"),
-        (6, "éß中  \u00a0 x\n\nb"),
+        (4, "b"),
+        (5, "éß中  \u00a0 x\n\nb"),
         (11, table["text"][0].as_py()),
     ):
         result = fpstore.remove_boilerplate(table, text="text", more_than=2, least_chars=least)

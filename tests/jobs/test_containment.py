@@ -556,6 +556,11 @@ def test_a_row_for_which_many_go_is_noted_and_few_of_its_ids_are_printed(tmp_pat
     assert "and 97 more" in dedup_pages(101).stdout
     assert "less than 95%" not in dedup_pages(100).stderr
     assert "less than 95%" not in dedup_pages(101, "--lossless").stderr
+    Path("c.jsonl").write_text(json_lines({"text": f"n{n}", "key": 1} for n in range(200)))
+    ended = run(
+        "dedup", "c.jsonl", "o.jsonl", "--text-field", "text", "--key-field", "key", "--force"
+    )
+    assert "less than 95%" not in ended.stderr
 
 
 # --- Work -----------------------------------------------------------------------------------------

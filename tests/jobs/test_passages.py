@@ -17,6 +17,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import xxhash
 from commandline import TEXT_FIELD, failure, fine, run
 from inputs import json_lines
 from speeds import crossed
@@ -676,6 +677,26 @@ def test_what_is_refused(tmp_path):
         "empty.jsonl",
         "many.jsonl",
     ]
+
+
+def test_words_of_one_hash_are_told_apart():
+    """Both hashes of a window were made of the same hashes of words, XXH64 without a seed."""
+    dashes, pluses = "-" * 24, "+" * 24
+    words = f"abcdefgh{dashes}ijklmnop{pluses}", f"mtuxnruq{dashes}SC0hN|_+{pluses}"
+    first, second = (xxhash.xxh64_intdigest(word.encode()) for word in words)
+    assert first == second
+    texts = [f"x y z {word} end" for word in words]
+    result = fpstore.remove_passages(pa.table({"text": texts}), text="text", words=5)
+    assert result.table["text"].to_pylist() == texts
+
+
+def test_the_list_has_the_nul_bytes_and_the_words_that_are_cut():
+    texts = pa.table({"text": ["q\0\0", "q\0\0"]})
+    result = fpstore.remove_passages(texts, text="text", words=1)
+    assert removed_rows(result, "text", "end") == [("q\0\0", 3)]
+    texts = pa.table({"text": ["a b\nc d e\nf g", "x b\nc d e\nf y"]})
+    result = fpstore.remove_passages(texts, text="text", words=3, whole_lines=True)
+    assert removed_rows(result, "text", "start", "words") == [("c d e\n", 4, 3)]
 
 
 def test_lone_surrogates_and_nul_bytes_stay(tmp_path):

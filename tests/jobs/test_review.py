@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from commandline import failure, fine
+from inputs import json_lines
 
 from fpstore.jobs.evidence import RULES
 from fpstore.jobs.review import review_page
@@ -228,6 +229,32 @@ def test_a_list_without_rows_and_files_that_are_no_lists():
     ):
         assert message in failure("review", name)
     assert not Path("plain.html").exists()
+
+
+def test_damaged_lists_are_refused_by_file_and_line():
+    good = json_lines([{"row": 0, "kept": 1, "text": "a", "kept_text": "b"}])
+    Path("short.csv").write_text("row,kept,text,kept_text\n1,2,3,4\n5,6\n")
+    Path("long.csv").write_text("row,kept,text,kept_text\n5,6,7,8,9\n")
+    Path("cut.jsonl").write_text(good + '{"row": 1, "kept": "')
+    Path("other.jsonl").write_text(good + "[1]\n")
+    Path("later.jsonl").write_text(good + '{"id": 1}\n')
+    Path("lists").mkdir()
+    for name, message in (
+        ("short.csv", "short.csv:3: has 2 cells, the header has 4"),
+        ("long.csv", "long.csv:2: has 5 cells, the header has 4"),
+        ("cut.jsonl", "cut.jsonl:2: not valid JSON"),
+        ("other.jsonl", "other.jsonl:2: expected a JSON object, got [1]"),
+        ("later.jsonl", "later.jsonl: is no list of removed rows: it has no row"),
+    ):
+        assert message in failure("review", name)
+    for name in ("lists", ".", "/"):
+        assert "is a folder: name a list" in failure("review", name, code=2)
+
+
+def test_numbers_that_are_not_finite_are_left_out():
+    record = {"row": 0, "kept": 1, "text": "a", "kept_text": "b", "distance": 1e999}
+    Path("r.jsonl").write_text(json_lines([record | {"pieces": 1e999}]))
+    assert "inf" not in Page(fine_page("r.jsonl")).text
 
 
 def fine_page(name):

@@ -1,8 +1,10 @@
 #include "text/passages.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "format/xxh64.hpp"
+#include "text/features.hpp"
 
 namespace fpstore {
 
@@ -66,20 +68,26 @@ inline uint64_t times(uint64_t a, uint64_t b) {
   return reduced(static_cast<uint64_t>(product & kPrime) + static_cast<uint64_t>(product >> 61));
 }
 
+// The first kHashes hashes of each word: XXH64 and FNV-1a. Two polynomials of one hash would be
+// equal for runs that differ in words of that hash.
+template <size_t kHashes>
 class WordUnits {
  public:
   void set(const uint8_t* text, const uint8_t* end) {
     units_.clear();
     each_word(text, end, [&](const uint8_t* start, const uint8_t* stop) {
-      units_.push_back(reduced(xxh64(start, static_cast<size_t>(stop - start), 0)));
+      const size_t size = static_cast<size_t>(stop - start);
+      std::array<uint64_t, kHashes> unit = {reduced(xxh64(start, size, 0))};
+      if constexpr (kHashes > 1) unit[1] = reduced(xxh::avalanche(Fnv1a{}(start, size)));
+      units_.push_back(unit);
       return true;
     });
   }
   size_t size() const { return units_.size(); }
-  uint64_t operator[](size_t i) const { return units_[i]; }
+  uint64_t at(size_t i, size_t hash) const { return units_[i][hash]; }
 
  private:
-  std::vector<uint64_t> units_;
+  std::vector<std::array<uint64_t, kHashes>> units_;
 };
 
 class ByteUnits {
@@ -89,33 +97,35 @@ class ByteUnits {
     size_ = static_cast<size_t>(end - text);
   }
   size_t size() const { return size_; }
-  uint64_t operator[](size_t i) const { return text_[i]; }
+  uint64_t at(size_t i, size_t) const { return text_[i]; }
 
  private:
   const uint8_t* text_ = nullptr;
   size_t size_ = 0;
 };
 
-// The hash of one run of a length after the other.
+// The hash of one run of a length after the other, by one of the bases and of the hashes of units.
 class Roll {
  public:
-  Roll(uint64_t base, size_t length) : base_(base), length_(length) {
-    for (size_t i = 0; i < length; ++i) power_ = times(power_, base);
+  Roll(size_t number, size_t length) : number_(number), base_(kBases[number]), length_(length) {
+    for (size_t i = 0; i < length; ++i) power_ = times(power_, base_);
   }
   template <class Units>
   void begin(const Units& units, size_t at) {
     hash_ = 0;
-    for (size_t i = at; i < at + length_; ++i) hash_ = reduced(times(hash_, base_) + units[i]);
+    for (size_t i = at; i < at + length_; ++i)
+      hash_ = reduced(times(hash_, base_) + units.at(i, number_));
   }
   // From the run at a place to the one behind it.
   template <class Units>
   void step(const Units& units, size_t at) {
-    const uint64_t more = times(hash_, base_) + units[at + length_];
-    hash_ = reduced(more + kPrime - times(power_, units[at]));
+    const uint64_t more = times(hash_, base_) + units.at(at + length_, number_);
+    hash_ = reduced(more + kPrime - times(power_, units.at(at, number_)));
   }
   uint64_t hash() const { return xxh::avalanche(hash_); }
 
  private:
+  size_t number_;
   uint64_t base_, power_ = 1, hash_ = 0;
   size_t length_;
 };
@@ -179,7 +189,7 @@ class Choice {
 template <class Units>
 void choose(const UnitTexts& texts, const Lengths& lengths, std::vector<uint64_t>* hashes,
             std::vector<uint64_t>* places, uint64_t* counts, Stopper* stop) {
-  Roll roll(kBases[0], lengths.gram);
+  Roll roll(0, lengths.gram);
   Choice choice(lengths.size - lengths.gram + 1);
   each_text<Units>(texts, counts, stop, [&](const Units& units, uint64_t first) {
     if (units.size() < lengths.size) return;
@@ -194,7 +204,7 @@ template <class Units>
 void make_keys(const UnitTexts& texts, const Lengths& lengths, const uint64_t* grams, size_t n,
                std::vector<uint64_t>* keys, std::vector<uint64_t>* places, uint64_t* counts,
                Stopper* stop) {
-  Roll rolls[] = {{kBases[0], lengths.size}, {kBases[1], lengths.size}};
+  Roll rolls[] = {{0, lengths.size}, {1, lengths.size}};
   const uint64_t *gram = grams, *const last = grams + n;
   each_text<Units>(texts, counts, stop, [&](const Units& units, uint64_t first) {
     const uint64_t* const end = std::lower_bound(gram, last, first + units.size());
@@ -219,14 +229,14 @@ void make_keys(const UnitTexts& texts, const Lengths& lengths, const uint64_t* g
 
 void choose_grams(const UnitTexts& texts, const Lengths& lengths, std::vector<uint64_t>* hashes,
                   std::vector<uint64_t>* places, uint64_t* units, Stopper* stop) {
-  const auto work = texts.words ? &choose<WordUnits> : &choose<ByteUnits>;
+  const auto work = texts.words ? &choose<WordUnits<1>> : &choose<ByteUnits>;
   work(texts, lengths, hashes, places, units, stop);
 }
 
 void window_keys(const UnitTexts& texts, const Lengths& lengths, const uint64_t* grams, size_t n,
                  std::vector<uint64_t>* keys, std::vector<uint64_t>* places, uint64_t* units,
                  Stopper* stop) {
-  const auto work = texts.words ? &make_keys<WordUnits> : &make_keys<ByteUnits>;
+  const auto work = texts.words ? &make_keys<WordUnits<2>> : &make_keys<ByteUnits>;
   work(texts, lengths, grams, n, keys, places, units, stop);
 }
 

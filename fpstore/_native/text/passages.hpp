@@ -26,7 +26,7 @@ struct Lengths {
 // So two windows of equal units have an equal gram at the same distance from their starts (S.
 // Schleimer, D. Wilkerson, A. Aiken, Winnowing, SIGMOD 2003). Appends hashes and places of the
 // chosen grams, and writes how many units each text has. A text without a window has no grams.
-// Works in memory of 8 bytes for each word of the longest text.
+// Works in memory of 8 bytes for each word of the longest text (window_keys: 16).
 void choose_grams(const UnitTexts& texts, const Lengths& lengths, std::vector<uint64_t>* hashes,
                   std::vector<uint64_t>* places, uint64_t* units, Stopper* stop);
 

@@ -162,12 +162,12 @@ class Pieces:
                 counted = [_ASCII_NUMBER.sub(b"0", piece) for piece in counted]
             return list(map(xxhash.xxh3_64_intdigest, counted))
         visible_pieces = list(map(_visible_chars, pieces))
-        counted = visible_pieces
+        originals = visible_pieces
         if len(folded) > len(text):  # some letters have become several
-            counted = list(map(_visible_chars, self._cut.split(text)[::2]))
+            originals = list(map(_visible_chars, self._cut.split(text)[::2]))
         texts = [
             piece if len(chars) >= self._least else ""
-            for piece, chars in zip(visible_pieces, counted, strict=True)
+            for piece, chars in zip(visible_pieces, originals, strict=True)
         ]
         if self._folds:
             texts = [_NUMBER.sub("0", piece) for piece in texts]

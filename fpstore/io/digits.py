@@ -166,6 +166,11 @@ def expected_width(width: Width) -> str:
     )
 
 
+def names_width(message: str) -> bool:
+    """Return whether the message of an error says which width was expected."""
+    return ", but this store holds " in message or ", but the width is " in message
+
+
 def wrong_width(noun: str, bits: int, where: str, width: Width) -> str:
     return f"{noun} of {bits} bits{where}, {width_advice(width, bits)}"
 

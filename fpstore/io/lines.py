@@ -26,6 +26,7 @@ from fpstore.base.diagnostics import notify
 from fpstore.base.keywords import accepts, keyword
 from fpstore.base.resources import parse_memory
 from fpstore.errors import InputError, plural, show
+from fpstore.io.digits import names_width
 from fpstore.io.encodings import transcoded
 from fpstore.io.fields import MAX_NAMES, field_names, field_reader, has_field, names_here
 from fpstore.io.files import (
@@ -420,7 +421,7 @@ class LineRows(RowFiles):
         """Return the error of a line that is broken, which names the way to go on, if any."""
         if error.line is None or not self._may_skip or not accepts("skip_bad", True):
             return error
-        if keyword("width") in str(error):  # all lines have another width
+        if names_width(str(error)):  # then no line has another one
             return error
         advice = f"{keyword('skip_bad', True)} skips such lines"
         return InputError(f"{error}; {advice}", path=error.path, line=error.line)

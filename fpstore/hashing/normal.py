@@ -24,6 +24,7 @@ DIGITS = ("keep", "zero")
 MARKS = ("keep", "fold", "punctuation")
 HYPHENS = ("keep", "join")  # hyphens that break words at the end of a line
 _PAGE = 256  # code points whose normal forms are computed together
+_IDEOGRAPH = "\u4e00"  # has no case, no other form, and is composed with nothing
 # see _native/text/normal.hpp
 _SAME, _UNIT, _SPACE, _REMOVED, _REPLACED, _UNKNOWN, _IGNORED = (kind << 29 for kind in range(7))
 _FORM_SHIFT = 23
@@ -156,10 +157,13 @@ class NormalForm:
 
     def translated(self, text: str) -> str:
         """Return the normal form of a text with all of its spaces."""
-        text = self.compose(text)
-        if self.case != "keep":
-            text = text.casefold() if self.case == "fold" else text.lower()
-        return text.translate(_pieces(self))
+        return self.fold(self.compose(text)).translate(_pieces(self))
+
+    def fold(self, text: str) -> str:
+        """Return a text in the case that `case` says."""
+        if self.case == "keep":
+            return text
+        return text.casefold() if self.case == "fold" else text.lower()
 
     def compose(self, text: str) -> str:
         """Return a text without ignored characters, in NFKC if `normalize` says so."""
@@ -330,28 +334,41 @@ class CharMap:
             new_entries: list[int] = []
             for page in (page for page in missing if pages[page] < 0):
                 pages[page] = (len(entries) + len(new_entries)) // _PAGE
-                new_entries += [
-                    self._entry(chr(point), new_pool)
-                    for point in range(page * _PAGE, (page + 1) * _PAGE)
-                ]
+                new_entries += self._page_entries(page, new_pool)
             entries = np.concatenate([entries, np.array(new_entries, np.uint32)])
             self.tables = CharTables(table, pages, entries, bytes(new_pool))
 
-    def _entry(self, char: str, pool: bytearray) -> int:
-        composed = self._form.compose(char)
+    def _page_entries(self, page: int, pool: bytearray) -> list[int]:
+        """Return the entries of a page, whose normal forms are computed together.
+
+        A character that takes no part in them stands between the others.
+        """
+        chars = list(map(chr, range(page * _PAGE, (page + 1) * _PAGE)))
+        mark = "\n" if page else _IDEOGRAPH
+        joined = mark.join(chars)
+        composed = self._form.compose(joined)
+        table = _pieces(self._form)
+        pieces = (form.translate(table) for form in self._form.fold(composed).split(mark))
+        firsts = unicodedata.normalize("NFKD", joined).split(mark)
+        columns = zip(chars, composed.split(mark), pieces, firsts, strict=True)
+        return [self._entry(*column, pool) for column in columns]
+
+    def _entry(self, char: str, composed: str, piece: str, parts: str, pool: bytearray) -> int:
+        """Return the entry of a character, from its normal forms and its NFKD form."""
         if not composed:
             return _IGNORED
         # the neighbouring letters decide on the form of a sigma
         if self._form.case == "lower" and "\u03a3" in composed:
             return _UNKNOWN
-        piece, changes, combining = self._form.translated(char), False, 0
+        changes, combining = False, 0
         if self._form.normalize:
             changes, combining = composed != char, unicodedata.combining(char)
-            first = unicodedata.normalize("NFKD", char)[0]
-            if first in _second_characters() or (changes and unicodedata.combining(first)):
+            if parts[0] in _second_characters() or (changes and unicodedata.combining(parts[0])):
                 return _UNKNOWN
         if not changes:
-            kinds = {char: _SAME, f" {char} ": _UNIT, " ": _SPACE, "": _REMOVED}
+            if piece == char != " ":
+                return _SAME | combining
+            kinds = {f" {char} ": _UNIT, " ": _SPACE, "": _REMOVED}
             if piece in kinds:
                 return kinds[piece] | combining
             if combining:

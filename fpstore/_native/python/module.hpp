@@ -87,6 +87,19 @@ nb::object array_of(const std::vector<T>& values, unsigned words = 1) {
   return out.array(values.size() / words, words);
 }
 
+// The values themselves, without a copy.
+template <class T>
+nb::object array_owning(std::vector<T> values) {
+  if (values.empty()) return Buffer<T>(0).array(0);
+  auto owner = std::make_unique<std::vector<T>>(std::move(values));
+  T* const data = owner->data();
+  const size_t shape[] = {owner->size()};
+  const nb::capsule memory(owner.get(),
+                           [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+  owner.release();
+  return nb::cast(nb::ndarray<nb::numpy, T>(data, 1, shape, memory));
+}
+
 template <class Some>
 unsigned words_in(const Some& rows) {
   if (rows.ndim() == 1) return 1;

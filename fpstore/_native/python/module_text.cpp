@@ -167,10 +167,12 @@ class TextFeatures {
     options.row_words = row_words;
     const auto made_with = [&](const Texts& texts, const TextOptions& of_rows,
                                const TextResults& results) {
-      return make(texts, of_rows, results, &found);
+      const bool fits = make(texts, of_rows, results, &found);
+      found.shrink_to_fit();  // here, where other threads go on
+      return fits;
     };
     const nb::tuple results = made(made_with, options, text, offsets, map);
-    return nb::make_tuple(array_of(found), results);
+    return nb::make_tuple(array_owning(std::move(found)), results);
   }
   template <class Make>
   static nb::tuple made(Make make, const TextOptions& options, const nb::bytes& text,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from itertools import pairwise
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +12,7 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.base.aliases import Words
 from fpstore.base.arrays import list_lims, spans
+from fpstore.base.threads import cached_property
 
 # strings that are made, copied or written together: memory is bounded in bytes, not in strings
 STRINGS_BYTES = 1 << 22
@@ -116,3 +118,54 @@ class StringColumn:
 
     def texts(self) -> list[str]:
         return [*map(bytes.decode, self.tolist())]
+
+
+class TextColumn(Sequence[str]):
+    """Texts of a batch in UTF-8, which become strings of Python only if they are asked for."""
+
+    def __init__(self, column: StringColumn) -> None:
+        self.data = column.data
+        self.offsets = np.concatenate([np.zeros(1, np.uint64), column.ends])
+        self._column = column
+
+    def __len__(self) -> int:
+        return len(self._column)
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[str]: ...
+    def __getitem__(self, place: int | slice) -> str | list[str]:
+        return self._texts[place]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._texts)
+
+    @cached_property
+    def _texts(self) -> list[str]:
+        return self._column.texts()
+
+    @property
+    def chars(self) -> npt.NDArray[np.uint32]:
+        """The number of characters of each text."""
+        sizes = np.diff(self.offsets)
+        if not self.data.isascii():
+            later_bytes = np.flatnonzero((np.frombuffer(self.data, np.uint8) & 0xC0) == 0x80)
+            before = np.searchsorted(later_bytes, self.offsets.view(np.int64))
+            sizes -= np.diff(before).astype(np.uint64)
+        return sizes.astype(np.uint32)
+
+    def head(self, place: int, most: int) -> str:
+        """Return up to ``most`` characters of the beginning of a text."""
+        start, end = self.offsets[place : place + 2].tolist()
+        return self.data[start : min(end, start + 4 * most)].decode("utf-8", "ignore")[:most]
+
+    def beginnings_with(self, byte: bytes, most: int) -> list[int]:
+        """Return the places of texts whose first ``most`` bytes have a byte."""
+        bounds = self.offsets.tolist()
+        find = self.data.find
+        return [
+            place
+            for place, (start, end) in enumerate(pairwise(bounds))
+            if find(byte, start, min(end, start + most)) >= 0
+        ]

@@ -15,7 +15,7 @@ from fpstore.base.aliases import Flags
 from fpstore.base.arguments import check_flag, is_iterable, is_uri, printable
 from fpstore.base.keywords import accepts, in_python, keyword
 from fpstore.base.pools import map_in_order
-from fpstore.base.strings import StringColumn
+from fpstore.base.strings import StringColumn, TextColumn
 from fpstore.errors import InputError, StorageError
 from fpstore.hashing.base import Fingerprinter, Hashed
 from fpstore.hashing.documents import DocumentFiles, Notice, Walk
@@ -330,7 +330,11 @@ def _count(flags: Flags | None) -> int:
 def _hash_batch(hash_texts: HashTexts, key_suffices: bool, batch: Batch) -> Batch:
     assert batch.texts is not None
     assert batch.known is not None
-    text_chars = np.fromiter(map(count_chars, batch.texts), np.uint32, len(batch.texts))
+    text_chars = (
+        batch.texts.chars
+        if isinstance(batch.texts, TextColumn)
+        else np.fromiter(map(count_chars, batch.texts), np.uint32, len(batch.texts))
+    )
     chars, hashed = int(text_chars.sum()), hash_texts(batch.texts)
     text_chars = text_chars if hashed.text_chars is None else hashed.text_chars
     if batch.text_of_row is not None:

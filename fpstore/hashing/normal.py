@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from fpstore.base.aliases import Counts, Words
 from fpstore.base.arguments import check_choice, check_flag
 from fpstore.base.characters import ENDS, LINE_END, visible
+from fpstore.base.strings import TextColumn
 from fpstore.errors import InputError
 from fpstore.hashing.chinese import CHINESE, chinese_converter
 
@@ -297,6 +298,8 @@ class CharMap:
         return _replace_sets(features, rows, places, others, other_rows)
 
     def _encode(self, texts: Sequence[str]) -> Encoded:
+        if isinstance(texts, TextColumn) and not self._form.prepares:
+            return Encoded(texts.data, texts.offsets)
         return encoded(list(map(self._form.prepare, texts)) if self._form.prepares else texts)
 
     def _with_forms(self, batch: Encoded, places: list[int], lines: Words) -> Encoded:

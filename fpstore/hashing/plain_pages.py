@@ -12,6 +12,7 @@ import numpy as np
 
 from fpstore.base.aliases import Flags
 from fpstore.base.characters import IGNORED
+from fpstore.base.strings import TextColumn
 from fpstore.errors import InputError
 from fpstore.hashing.base import FeatureSets, Fingerprinter, Hashed
 from fpstore.hashing.fields import count_chars
@@ -20,6 +21,7 @@ from fpstore.hashing.wrapper import Wrapper
 
 AUTO = "auto"  # how pages are compared: by their texts without tags
 _HEAD_CHARS = 1024
+_HEAD_BYTES = 4 * _HEAD_CHARS
 _SPACE = rf"[\s{IGNORED}]*"
 # a declaration of XML and comments may come before the type
 _BEGINNING = re.compile(
@@ -132,12 +134,17 @@ class PlainPages(Wrapper[Any]):
 class PlainTexts(NamedTuple):
     """Texts, or rows of texts, with pages as plain texts, and which have pages."""
 
-    texts: list[Any]
+    texts: Sequence[Any]
     pages: Flags
 
     @classmethod
     def of(cls, items: Sequence[Any]) -> Self:
-        texts, pages = list(items), np.zeros(len(items), bool)
+        pages = np.zeros(len(items), bool)
+        if isinstance(items, TextColumn):
+            tagged = items.beginnings_with(b"<", _HEAD_BYTES)
+            if not any(is_page(items.head(place, _HEAD_CHARS)) for place in tagged):
+                return cls(items, pages)
+        texts = list(items)
         for place, item in enumerate(items):
             if isinstance(item, str):
                 if is_page(item):

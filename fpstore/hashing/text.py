@@ -15,6 +15,7 @@ import numpy as np
 from fpstore import _kernel
 from fpstore.base.aliases import Counts, Words
 from fpstore.base.arguments import check_choice, check_whole, is_iterable
+from fpstore.base.strings import TextColumn
 from fpstore.base.threads import cached_property
 from fpstore.base.width import Width, check_width
 from fpstore.errors import InputError, show
@@ -203,27 +204,29 @@ class TextHash(Fingerprinter[str | WeightedFeatures]):
     def feature_sets(self, items: Sequence[str]) -> FeatureSets:
         """Return the features of a batch of texts as sets; see `Fingerprinter.feature_sets`."""
         check_items(items, "texts")
+        if isinstance(items, TextColumn) and self._uses_kernel:
+            return self._kernel_sets(items, 1)
         for place, text in enumerate(items):
             if not isinstance(text, str | None):
                 refuse_item(text, place)
         return self.row_feature_sets([(text,) for text in items], 1)
 
+    def _kernel_sets(self, texts: Sequence[str], fields: int) -> FeatureSets:
+        kernel_sets = self._kernel_features(np.ones(fields, np.uint32)).sets
+        work = partial(kernel_sets, samples=SAMPLES)
+        features, described = char_map(self._form).sets(texts, work, fields)
+        ends, digests, samples = described.T
+        return FeatureSets(
+            features,
+            np.diff(ends.astype(np.int64), prepend=np.int64(0)),
+            np.ascontiguousarray(digests),
+            samples.astype(np.uint32),
+        )
+
     def row_feature_sets(self, rows: Sequence[Sequence[str | None]], fields: int) -> FeatureSets:
         """Return the features of rows of texts as sets."""
         if self._uses_kernel:
-            kernel_sets = self._kernel_features(np.ones(fields, np.uint32)).sets
-            features, described = char_map(self._form).sets(
-                [text or "" for row in rows for text in row],
-                partial(kernel_sets, samples=SAMPLES),
-                fields,
-            )
-            ends, digests, samples = described.T
-            return FeatureSets(
-                features,
-                np.diff(ends.astype(np.int64), prepend=np.int64(0)),
-                np.ascontiguousarray(digests),
-                samples.astype(np.uint32),
-            )
+            return self._kernel_sets([text or "" for row in rows for text in row], fields)
         return FeatureSets.from_hashes(
             self._hashes({feature for text in row for feature in self.features(text or "")})
             for row in rows
@@ -304,7 +307,9 @@ class TextHash(Fingerprinter[str | WeightedFeatures]):
 
     def hashed(self, items: Sequence[str | WeightedFeatures]) -> Hashed:
         """Return the fingerprints of a batch of texts."""
-        if self._uses_kernel and all(isinstance(item, str) for item in items):
+        if self._uses_kernel and (
+            isinstance(items, TextColumn) or all(isinstance(item, str) for item in items)
+        ):
             return self._hash_in_kernel(items, _ONE_FIELD)  # type: ignore[arg-type]
         return self._hash_features(
             self.features(item).items() if isinstance(item, str) else item  # type: ignore[misc]

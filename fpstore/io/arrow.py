@@ -13,7 +13,7 @@ from fpstore.base.aliases import Array, Flags, Words
 from fpstore.base.arguments import MAX_ID_BYTES
 from fpstore.base.arrays import list_lims, order_keys, spans
 from fpstore.base.keywords import keyword
-from fpstore.base.strings import StringColumn
+from fpstore.base.strings import StringColumn, TextColumn
 from fpstore.base.width import WIDTHS, Width
 from fpstore.errors import InputError
 from fpstore.io.check import first_too_large, rows_of_array, unsigned
@@ -443,7 +443,7 @@ class ArrowColumns:
             batch = filter_rows(batch, known)
         rows = Batch(known=known, row_error=row_error, labels=labels)
         if isinstance(projection.text, tuple):
-            columns = [
+            columns: list[Sequence[Any]] = [
                 _texts(to_plain(batch.column(column)), column, projection, row_error)[0]
                 for column in projection.text
             ]
@@ -613,29 +613,31 @@ def _labels(column: Any, name: str, file: str, done: int) -> Labels:
 
 def _texts(
     column: Any, name: str, projection: Projection, row_error: RowError
-) -> tuple[list[str], npt.NDArray[np.intp] | None]:
+) -> tuple[Sequence[Any], npt.NDArray[np.intp] | None]:
     """Return the texts of an array, and which of them each row has; None without a dictionary."""
     from pyarrow import types
 
-    def texts(values: Any) -> list[Any]:
-        plain = values.to_pylist()
-        if is_text(values.type) and not projection.roles:
-            return plain  # type: ignore[no-any-return]
-        return text_values(
-            plain, name, projection, lambda place, message: row_error(place, f"{name}: {message}")
-        )
+    def named_error(place: int, message: str) -> InputError:
+        return row_error(place, f"{name}: {message}")
 
-    try:
-        if not types.is_dictionary(column.type) or column.null_count or projection.roles:
+    def texts(values: Any) -> Sequence[Any]:
+        if not is_text(values.type) or projection.roles:
+            return text_values(values.to_pylist(), name, projection, named_error)
+        if values.null_count:
+            return values.to_pylist()  # type: ignore[no-any-return]
+        return TextColumn(string_column(values, "text", named_error))
+
+    if not types.is_dictionary(column.type) or column.null_count or projection.roles:
+        try:
             return texts(to_plain(column)), None
-        used, which = np.unique(dictionary_codes(column), return_inverse=True)
+        except UnicodeDecodeError:  # beside nulls
+            string_column(to_plain(column).fill_null(""), "text", named_error)
+            raise
+    used, which = np.unique(dictionary_codes(column), return_inverse=True)
+    try:
         return texts(to_plain(column.dictionary).take(_array(used))), which
-    except UnicodeDecodeError:
-        string_column(
-            to_plain(column).fill_null(""),
-            "text",
-            lambda place, message: row_error(place, f"{name}: {message}"),
-        )
+    except InputError:  # of a value of the dictionary: the first row that has it is named
+        string_column(to_plain(column), "text", named_error)
         raise
 
 

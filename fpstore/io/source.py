@@ -209,7 +209,7 @@ class Batch(NamedTuple):
     ids: IdColumn = None
     # not a row whose text, fingerprint or id is null, or whose text is blank; None: all are
     known: Flags | None = None
-    texts: list[Any] | None = None  # str, or tuples of str and None
+    texts: Sequence[Any] | None = None  # str, or tuples of str and None
     # which of the texts each known row has; None: each has its own
     text_of_row: npt.NDArray[np.intp] | None = None
     scores: Words | None = None  # keys of `fpstore.io.scores`

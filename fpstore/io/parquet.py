@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from fpstore.base.aliases import Flags, NamedColumns
+from fpstore.base.pools import Worker
 from fpstore.base.threads import cached_property
 from fpstore.base.width import WIDTH_64, Width
 from fpstore.disk.refusals import refusal_error
@@ -429,15 +430,21 @@ def translate_parquet_errors(arrow: Any, name: str, format_name: str = "Parquet"
 
 
 class RowGroups:
-    """Gathers record batches into row groups of GROUP_ROWS rows, or of about ``most_bytes``."""
+    """Gathers record batches into row groups of GROUP_ROWS rows, or of about ``most_bytes``.
 
-    def __init__(self, arrow: Any, writer: Any, schema: Any, most_bytes: int) -> None:
+    A ``worker`` encodes a group while the next one is gathered.
+    """
+
+    def __init__(
+        self, arrow: Any, writer: Any, schema: Any, most_bytes: int, worker: Worker | None = None
+    ) -> None:
         self._table, self._writer, self._schema, self._most_bytes = (
             arrow.Table,
             writer,
             schema,
             most_bytes,
         )
+        self._submit = Worker(False).submit if worker is None else worker.submit
         self._batches: list[Any] = []
         self._rows = self._bytes = 0
 
@@ -451,20 +458,31 @@ class RowGroups:
         if self._batches:
             table = self._table.from_batches(self._batches, schema=self._schema)
             self._batches, self._rows, self._bytes = [], 0, 0
-            self._writer.write_table(table)
+            self._submit(self._writer.write_table, table)
 
 
 def write_batches(
-    arrow: Any, batches: Iterable[Any], schema: Any, sink: Sink, compression: str = "snappy"
+    arrow: Any,
+    batches: Iterable[Any],
+    schema: Any,
+    sink: Sink,
+    compression: str = "snappy",
+    threads: int = 1,
 ) -> None:
+    """Write record batches; one of two threads encodes while the other one takes batches."""
     writer = arrow.parquet.ParquetWriter(
         sink.file, schema, compression=compression, write_batch_size=PAGE_STEP
     )
+    worker = Worker(threads > 1)
     try:
-        groups = RowGroups(arrow, writer, schema, COPIED_BYTES)
-        for batch in batches:
-            groups.add(batch)
-        groups.flush()
+        try:
+            groups = RowGroups(arrow, writer, schema, COPIED_BYTES, worker)
+            for batch in batches:
+                groups.add(batch)
+            groups.flush()
+            worker.wait()
+        finally:
+            worker.end()
     finally:
         writer.close()
 

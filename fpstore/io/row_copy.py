@@ -55,6 +55,7 @@ class RowCopy(ABC):
         target: Any,
         progress: Progress | None = None,
         complete: Complete | None = None,
+        threads: int = 1,
     ) -> None:
         """Write the rows of a source to a path, which appears when all of them are written.
 
@@ -75,7 +76,7 @@ class RowCopy(ABC):
                 arrow, schema = import_pyarrow(sink.name), self.schema(source)
                 with sink.errors():
                     batches = self.batches(source, rows, progress)
-                    write_batches(arrow, batches, schema, sink, source.codec)
+                    write_batches(arrow, batches, schema, sink, source.codec, threads)
             source.check_unchanged()
             sink.commit(complete)
 

@@ -24,7 +24,7 @@ from fpstore.io.files import PACKED, is_hidden
 from fpstore.io.parquet import ParquetRows, TableRows
 from fpstore.io.remote import RemoteFile, ScratchFolder
 from fpstore.io.row_copy import KeptRows, RowCopy
-from fpstore.io.shards import Shards, copy_shards, shard_places
+from fpstore.io.shards import SHARD_MEMORY, Shards, copy_shards, shard_places
 from fpstore.io.sink import Complete
 from fpstore.io.source import SUFFIXES, RowSource, format_by_name, format_suffix
 from fpstore.io.writers import Writer, forbidden_characters
@@ -362,7 +362,9 @@ class Outputs:
         elif self._kind == "dataset" and isinstance(corpus, DatasetRows):
             corpus.copy_folder(copy, target, progress, complete)
         else:
-            copy.write(corpus, slice(0, copy.count), target, progress, complete)
+            # with a second thread, the memory has two row groups
+            threads = min(resources.threads, resources.memory // SHARD_MEMORY)
+            copy.write(corpus, slice(0, copy.count), target, progress, complete, threads)
 
     def write_lists(
         self, result: Any, resources: Resources, checkpoint: Checkpoint | None = None

@@ -1,0 +1,98 @@
+"""Texts of a batch in UTF-8, which the kernel takes as they are, against lists of strings."""
+
+import random
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import fpstore
+from fpstore import MinHash, SimHash
+from fpstore.base.strings import StringColumn, TextColumn
+from fpstore.hashing.plain_pages import PlainPages
+
+PAGE = "<!DOCTYPE html><html><body><p>Salt &amp; pepper</p></body></html>"
+TEXTS = [
+    "",
+    "plain words in a row",
+    "a\0b \x85 c",
+    "\u4e2d\u6587\u6587\u672c \U0001f600",
+    "e\u0301t\u00e9 \u03a3\u03a3",
+    "x < y and y > z",
+    "word-\nbroken",
+]
+
+
+def column_of(texts):
+    return TextColumn(StringColumn.from_strings(texts))
+
+
+def test_a_column_is_a_sequence_of_its_texts():
+    column = column_of(TEXTS)
+    assert (list(column), len(column), column[3], column[2:4]) == (
+        TEXTS,
+        len(TEXTS),
+        TEXTS[3],
+        TEXTS[2:4],
+    )
+    assert column.chars.tolist() == list(map(len, TEXTS))
+    assert [column.head(place, 3) for place in range(len(TEXTS))] == [text[:3] for text in TEXTS]
+    assert column.beginnings_with(b"<", 3) == [5]
+    assert column.beginnings_with(b"<", 2) == []
+    assert column_of([]).chars.tolist() == []
+
+
+@pytest.mark.parametrize(
+    "hasher",
+    [
+        MinHash(),
+        MinHash(hyphens="join"),
+        MinHash(shingle="chars", size=4, normalize=False),
+        MinHash(tokenizer=str.split),
+        SimHash(width=128),
+        PlainPages(MinHash()),
+        PlainPages(SimHash()),
+    ],
+)
+def test_a_column_is_hashed_as_a_list(hasher):
+    for texts in (TEXTS, [*TEXTS, PAGE, "\u4e2d" * 1023 + PAGE, "\u4e2d" * 1024 + PAGE]):
+        of_list, of_column = hasher.hashed(texts), hasher.hashed(column_of(texts))
+        assert of_column.rows.tolist() == of_list.rows.tolist()
+        assert of_column.known.tolist() == of_list.known.tolist()
+        of_list, of_column = (
+            hasher.hashed_sets(items, fingerprints=False) for items in (texts, column_of(texts))
+        )
+        for a, b in zip(of_list.sets, of_column.sets, strict=True):
+            assert a.tolist() == b.tolist()
+        if isinstance(hasher, PlainPages):
+            assert of_column.pages.tolist() == of_list.pages.tolist()
+            assert of_column.pages.sum() == (len(texts) > len(TEXTS))
+
+
+@pytest.mark.parametrize("dictionary", [False, True])
+def test_texts_of_arrow_that_are_not_utf8_are_refused_by_their_row(tmp_path, dictionary):
+    good = pa.array([b"a b c", b"d e f", b"a b c \xff", b"a b c \xff"], pa.binary())
+    text = pa.Array.from_buffers(pa.string(), 4, good.buffers())
+    table = pa.table({"text": text.dictionary_encode() if dictionary else text})
+    pq.write_table(table, tmp_path / "t.parquet")
+    for source in (table, tmp_path / "t.parquet"):
+        with pytest.raises(fpstore.InputError, match=r"row 3: text: the text is not valid UTF-8"):
+            fpstore.dedup(source, text="text")
+
+
+def test_threads_copy_the_same_bytes_in_many_row_groups(tmp_path, set_limits):
+    rng = random.Random(1)
+    texts = [" ".join(str(rng.random()) for _ in range(rng.randint(1, 90))) for _ in range(3000)]
+    table = pa.table({"text": texts + texts[:900]})
+    pq.write_table(table, tmp_path / "t.parquet", row_group_size=100)
+    set_limits(parquet_copied_bytes=1 << 16)
+    for threads in (1, 2, 3):
+        fpstore.dedup(
+            tmp_path / "t.parquet", tmp_path / f"{threads}.parquet", text="text", threads=threads
+        )
+    one, *others = ((tmp_path / f"{threads}.parquet").read_bytes() for threads in (1, 2, 3))
+    assert all(other == one for other in others)
+    written = pq.ParquetFile(tmp_path / "1.parquet")
+    assert written.metadata.num_row_groups > 10
+    assert np.unique(written.read()["text"]).size == written.metadata.num_rows == 3000

@@ -35,6 +35,8 @@ from fpstore.jobs.outputs import Listing
 
 USUAL_MORE_THAN = 10  # documents: versions of a text, and quotations, are fewer
 _CUTS = {"paragraph": PARAGRAPH_END, "line": LINE_END}
+# the same for ASCII whose only line ends are line feeds, ten times as fast
+_PLAIN_CUTS = {"paragraph": r"\n[\x00-\x20\x7f]*\n", "line": r"\n"}
 UNITS = tuple(_CUTS)
 COUNTED = ("documents", "occurrences")
 _ASCII_BLANKS = bytes(code for code in range(128) if is_blank(chr(code)))
@@ -149,12 +151,14 @@ class Pieces:
 
     def __init__(self, unit: str, least_chars: int = 0, fold_digits: bool = False) -> None:
         self._least, self._folds = least_chars, fold_digits
-        self._cut = re.compile(f"({_CUTS[unit]})")
+        self._cut, self._plain_cut = (
+            re.compile(f"({cuts[unit]})") for cuts in (_CUTS, _PLAIN_CUTS)
+        )
 
     def hashes(self, text: str) -> list[int]:
         """Return the hash of each piece."""
         folded = text.casefold()
-        pieces = self._cut.split(folded)[::2]
+        pieces = self.parts(folded)[::2]
         if text.isascii():  # four times as fast
             encoded = [piece.encode().translate(None, _ASCII_BLANKS) for piece in pieces]
             counted = [piece if len(piece) >= self._least else b"" for piece in encoded]
@@ -164,7 +168,7 @@ class Pieces:
         visible_pieces = list(map(_visible_chars, pieces))
         originals = visible_pieces
         if len(folded) > len(text):  # some letters have become several
-            originals = list(map(_visible_chars, self._cut.split(text)[::2]))
+            originals = list(map(_visible_chars, self.parts(text)[::2]))
         texts = [
             piece if len(chars) >= self._least else ""
             for piece, chars in zip(visible_pieces, originals, strict=True)
@@ -175,7 +179,8 @@ class Pieces:
 
     def parts(self, text: str) -> list[str]:
         """Return the pieces of a text, and the separators between them."""
-        return self._cut.split(text)
+        is_plain = text.isascii() and not ("\r" in text or "\v" in text or "\f" in text)
+        return (self._plain_cut if is_plain else self._cut).split(text)
 
 
 class PieceCounts:

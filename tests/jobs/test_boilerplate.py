@@ -24,6 +24,7 @@ from resuming import in_another
 from speeds import crossed
 
 import fpstore
+from fpstore.base.characters import LINE_END, PARAGRAPH_END
 from fpstore.errors import InputError, StoreExistsError
 from fpstore.jobs import boilerplate
 
@@ -374,6 +375,16 @@ def test_short_pieces_stay():
         result = fpstore.remove_boilerplate(table, text="text", more_than=2, least_chars=least)
         assert result.table["text"].to_pylist() == [left] * 3 * (left is not None)
         assert result.kept == len(result.table)
+
+
+@pytest.mark.parametrize(("unit", "pattern"), [("paragraph", PARAGRAPH_END), ("line", LINE_END)])
+def test_plain_texts_are_cut_as_others(unit, pattern):
+    rng = random.Random(unit)
+    pieces, cut = boilerplate.Pieces(unit), re.compile(f"({pattern})")
+    for chars in ("a\n \t", "a\n\n\x00\x1f\x7f ", "a\n\r ", "a\n\v\f", "a\n\u2028 \u00a0"):
+        for _ in range(300):
+            text = "".join(rng.choices(chars, k=rng.randint(0, 12)))
+            assert pieces.parts(text) == cut.split(text)
 
 
 @pytest.mark.parametrize("unit", ["paragraph", "line"])

@@ -59,6 +59,7 @@ BATCH_ROWS, BATCH_BYTES = 1 << 14, 1 << 23  # decoded at once
 PAGE_STEP = 1 << 6  # rows after which a page that is written may end: readers decode it as a whole
 # decoded before freed memory goes back to the system
 RELEASED_BYTES = 1 << 25
+GATHERED = 1 << 10  # batches that are joined, at most
 READ_BYTES = 1 << 20  # in one read; by default pyarrow reads all of a column in a row group
 DICTIONARY_BYTES = 1 << 24  # the largest column chunk that stays a dictionary
 
@@ -264,7 +265,7 @@ class ParquetRows(RowFiles):
                 parquet, most = open_rows(self._arrow, file.path, names, BATCH_ROWS)
             with parquet:
                 done, count = self.rows_before, max(parquet.metadata.num_rows, 1)
-                for batch in self._group_batches(parquet, file.name, most, names):
+                for batch in _gathered(self._group_batches(parquet, file.name, most, names)):
                     passed = skip.take(batch.num_rows)
                     if passed < batch.num_rows:
                         yield file.name, done + passed, batch.slice(passed)
@@ -301,6 +302,34 @@ class ParquetRows(RowFiles):
     def _translate_errors(self, name: str) -> Iterator[None]:
         with translate_parquet_errors(self._arrow, name):
             yield
+
+
+def _gathered(batches: Iterable[Any]) -> Iterator[Any]:
+    """Join successive batches up to about PART_BYTES: each costs all that follows a fixed time.
+
+    Where a dictionary has a long value, batches have few rows.
+    """
+    pending, size = list[Any](), 0
+    for batch in batches:
+        pending.append(batch)
+        size += sum(
+            column.indices.nbytes if hasattr(column, "indices") else column.nbytes
+            for column in batch.columns
+        )
+        if size >= PART_BYTES or len(pending) >= GATHERED:
+            yield _joined(pending)
+            pending, size = [], 0
+    if pending:
+        yield _joined(pending)
+
+
+def _joined(batches: list[Any]) -> Any:
+    if len(batches) == 1:
+        return batches[0]
+    import pyarrow
+
+    (joined,) = pyarrow.Table.from_batches(batches).combine_chunks().to_batches()
+    return joined
 
 
 def row_group_sizes(arrow: Any, file: Any) -> list[int]:

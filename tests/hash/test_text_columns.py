@@ -11,6 +11,7 @@ import fpstore
 from fpstore import MinHash, SimHash
 from fpstore.base.strings import StringColumn, TextColumn
 from fpstore.hashing.plain_pages import PlainPages
+from fpstore.io.parquet import ParquetRows
 
 PAGE = "<!DOCTYPE html><html><body><p>Salt &amp; pepper</p></body></html>"
 TEXTS = [
@@ -86,7 +87,7 @@ def test_threads_copy_the_same_bytes_in_many_row_groups(tmp_path, set_limits):
     texts = [" ".join(str(rng.random()) for _ in range(rng.randint(1, 90))) for _ in range(3000)]
     table = pa.table({"text": texts + texts[:900]})
     pq.write_table(table, tmp_path / "t.parquet", row_group_size=100)
-    set_limits(parquet_copied_bytes=1 << 16)
+    set_limits(parquet_copied_bytes=1 << 16, parquet_part_bytes=1 << 16)
     for threads in (1, 2, 3):
         fpstore.dedup(
             tmp_path / "t.parquet", tmp_path / f"{threads}.parquet", text="text", threads=threads
@@ -96,3 +97,15 @@ def test_threads_copy_the_same_bytes_in_many_row_groups(tmp_path, set_limits):
     written = pq.ParquetFile(tmp_path / "1.parquet")
     assert written.metadata.num_row_groups > 10
     assert np.unique(written.read()["text"]).size == written.metadata.num_rows == 3000
+
+
+def test_a_long_value_of_a_dictionary_makes_few_batches(tmp_path):
+    """Eight rows were read at once, and each batch costs all that follows a fixed time."""
+    texts = ["long " * 250_000, *(f"text {n} " * 40 for n in range(30_000))]
+    pq.write_table(pa.table({"text": texts}), tmp_path / "t.parquet")
+    source = ParquetRows([str(tmp_path / "t.parquet")])
+    batches = [batch for _, _, batch in source.record_batches(["text"])]
+    assert [text for batch in batches for text in batch["text"].to_pylist()] == texts
+    assert sum(batch.nbytes for batch in batches) / len(batches) > 1 << 19
+    starts = [done for _, done, _ in source.record_batches(["text"])]
+    assert starts == np.cumsum([0, *map(len, batches)])[:-1].tolist()

@@ -265,7 +265,7 @@ class ParquetRows(RowFiles):
                 parquet, most = open_rows(self._arrow, file.path, names, BATCH_ROWS)
             with parquet:
                 done, count = self.rows_before, max(parquet.metadata.num_rows, 1)
-                for batch in _gathered(self._group_batches(parquet, file.name, most, names)):
+                for batch in self._group_batches(parquet, file.name, most, names):
                     passed = skip.take(batch.num_rows)
                     if passed < batch.num_rows:
                         yield file.name, done + passed, batch.slice(passed)
@@ -286,17 +286,21 @@ class ParquetRows(RowFiles):
             rows = parquet.iter_batches(
                 most, row_groups=[group], columns=names, use_threads=names is None
             )
-            while True:
-                with self._translate_errors(name):
-                    batch = next(rows, None)
-                if batch is None:
-                    break
+            for batch in _gathered(self._read_batches(rows, name)):
                 unreleased_bytes += batch.nbytes
                 yield batch
                 del batch
                 if unreleased_bytes >= RELEASED_BYTES:
                     pool.release_unused()
                     unreleased_bytes = 0
+
+    def _read_batches(self, rows: Iterator[Any], name: str) -> Iterator[Any]:
+        while True:
+            with self._translate_errors(name):
+                batch = next(rows, None)
+            if batch is None:
+                return
+            yield batch
 
     @contextmanager
     def _translate_errors(self, name: str) -> Iterator[None]:
@@ -305,9 +309,10 @@ class ParquetRows(RowFiles):
 
 
 def _gathered(batches: Iterable[Any]) -> Iterator[Any]:
-    """Join successive batches up to about PART_BYTES: each costs all that follows a fixed time.
+    """Join successive batches of a row group up to about PART_BYTES.
 
-    Where a dictionary has a long value, batches have few rows.
+    Each costs all that follows a fixed time, and where a dictionary has a long value, they have few
+    rows. The batches of a row group share its dictionaries.
     """
     pending, size = list[Any](), 0
     for batch in batches:

@@ -286,7 +286,7 @@ class ParquetRows(RowFiles):
             rows = parquet.iter_batches(
                 most, row_groups=[group], columns=names, use_threads=names is None
             )
-            for batch in _gathered(self._read_batches(rows, name)):
+            for batch in _gathered(self._arrow, self._read_batches(rows, name)):
                 unreleased_bytes += batch.nbytes
                 yield batch
                 del batch
@@ -308,7 +308,7 @@ class ParquetRows(RowFiles):
             yield
 
 
-def _gathered(batches: Iterable[Any]) -> Iterator[Any]:
+def _gathered(arrow: Any, batches: Iterable[Any]) -> Iterator[Any]:
     """Join successive batches of a row group up to about PART_BYTES.
 
     Each costs all that follows a fixed time, and where a dictionary has a long value, they have few
@@ -322,18 +322,16 @@ def _gathered(batches: Iterable[Any]) -> Iterator[Any]:
             for column in batch.columns
         )
         if size >= PART_BYTES or len(pending) >= GATHERED:
-            yield _joined(pending)
+            yield _joined(arrow, pending)
             pending, size = [], 0
     if pending:
-        yield _joined(pending)
+        yield _joined(arrow, pending)
 
 
-def _joined(batches: list[Any]) -> Any:
+def _joined(arrow: Any, batches: list[Any]) -> Any:
     if len(batches) == 1:
         return batches[0]
-    import pyarrow
-
-    (joined,) = pyarrow.Table.from_batches(batches).combine_chunks().to_batches()
+    (joined,) = arrow.Table.from_batches(batches).combine_chunks().to_batches()
     return joined
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -120,12 +120,42 @@ class StringColumn:
         return [*map(bytes.decode, self.tolist())]
 
 
+class Encoded(NamedTuple):
+    """Texts in UTF-8, one after the other: text i is at ``offsets[i]:offsets[i + 1]``.
+
+    Lone surrogates take three bytes.
+    """
+
+    data: bytes
+    offsets: Words
+
+
+def encoded(texts: Sequence[str]) -> Encoded:
+    """Return texts as the kernel takes them."""
+    if isinstance(texts, TextColumn):
+        return texts.encoded
+    return join_encoded([text.encode("utf-8", "surrogatepass") for text in texts])
+
+
+def join_encoded(parts: Sequence[bytes]) -> Encoded:
+    sizes = np.fromiter(map(len, parts), np.int64, len(parts))
+    return Encoded(b"".join(parts), list_lims(sizes).view(np.uint64))
+
+
+def character_places(data: bytes, places: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Return places of bytes in UTF-8 as places of characters."""
+    counts = places.astype(np.int64)
+    if not data.isascii():
+        later_bytes = np.flatnonzero((np.frombuffer(data, np.uint8) & 0xC0) == 0x80)
+        counts -= np.searchsorted(later_bytes, counts)
+    return counts
+
+
 class TextColumn(Sequence[str]):
     """Texts of a batch in UTF-8, which become strings of Python only if they are asked for."""
 
     def __init__(self, column: StringColumn) -> None:
-        self.data = column.data
-        self.offsets = np.concatenate([np.zeros(1, np.uint64), column.ends])
+        self.encoded = Encoded(column.data, np.concatenate([np.zeros(1, np.uint64), column.ends]))
         self._column = column
 
     def __len__(self) -> int:
@@ -148,24 +178,19 @@ class TextColumn(Sequence[str]):
     @property
     def chars(self) -> npt.NDArray[np.uint32]:
         """The number of characters of each text."""
-        sizes = np.diff(self.offsets)
-        if not self.data.isascii():
-            later_bytes = np.flatnonzero((np.frombuffer(self.data, np.uint8) & 0xC0) == 0x80)
-            before = np.searchsorted(later_bytes, self.offsets.view(np.int64))
-            sizes -= np.diff(before).astype(np.uint64)
-        return sizes.astype(np.uint32)
+        return np.diff(character_places(*self.encoded)).astype(np.uint32)
 
     def head(self, place: int, most: int) -> str:
         """Return up to ``most`` characters of the beginning of a text."""
-        start, end = self.offsets[place : place + 2].tolist()
-        return self.data[start : min(end, start + 4 * most)].decode("utf-8", "ignore")[:most]
+        start, end = self.encoded.offsets[place : place + 2].tolist()
+        head = self.encoded.data[start : min(end, start + 4 * most)]
+        return head.decode("utf-8", "ignore")[:most]
 
-    def beginnings_with(self, byte: bytes, most: int) -> list[int]:
-        """Return the places of texts whose first ``most`` bytes have a byte."""
-        bounds = self.offsets.tolist()
-        find = self.data.find
+    def places_with(self, byte: bytes, most: int) -> list[int]:
+        """Return the places of texts that have a byte among their first ``most``."""
+        find = self.encoded.data.find
         return [
             place
-            for place, (start, end) in enumerate(pairwise(bounds))
+            for place, (start, end) in enumerate(pairwise(self.encoded.offsets.tolist()))
             if find(byte, start, min(end, start + most)) >= 0
         ]

@@ -10,9 +10,9 @@ import numpy as np
 
 from fpstore import _kernel
 from fpstore.base.aliases import Words
+from fpstore.base.strings import encoded
 from fpstore.base.width import WIDTHS, Width
 from fpstore.errors import InputError, show
-from fpstore.hashing.normal import encoded
 from fpstore.io.packages import import_package
 
 #: Hashes of features, and the widest fingerprint that each hash makes.

@@ -11,13 +11,14 @@ import numpy as np
 from fpstore import _kernel
 from fpstore.base.aliases import Words
 from fpstore.base.arguments import check_number, check_whole
+from fpstore.base.strings import Encoded
 from fpstore.base.width import WORD_BITS, Width
 from fpstore.errors import InputError, show
 from fpstore.hashing.bands import Bands, MinHashSketcher
 from fpstore.hashing.binomial import binomial_cdf, least_radius
 from fpstore.hashing.features import used_mask
 from fpstore.hashing.law import JaccardLaw
-from fpstore.hashing.normal import CharTables, Encoded, KernelRows
+from fpstore.hashing.normal import CharTables, KernelRows
 from fpstore.hashing.text import TextHash, WeightedFeatures
 
 USUAL_JACCARD = 0.7  # the default similarity of near-duplicates

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fpstore.base.aliases import Counts, Words
 from fpstore.base.arguments import check_choice, check_flag
 from fpstore.base.characters import ENDS, LINE_END, visible
-from fpstore.base.strings import TextColumn
+from fpstore.base.strings import Encoded, encoded, join_encoded
 from fpstore.errors import InputError
 from fpstore.hashing.chinese import CHINESE, chinese_converter
 
@@ -215,26 +215,6 @@ class CharTables(NamedTuple):
     pool: bytes
 
 
-class Encoded(NamedTuple):
-    """Texts in UTF-8, one after the other: text i is at ``offsets[i]:offsets[i + 1]``.
-
-    Lone surrogates take three bytes.
-    """
-
-    data: bytes
-    offsets: Words
-
-
-def encoded(texts: Sequence[str]) -> Encoded:
-    return _join([text.encode("utf-8", "surrogatepass") for text in texts])
-
-
-def _join(parts: Sequence[bytes]) -> Encoded:
-    offsets = np.zeros(len(parts) + 1, np.uint64)
-    np.cumsum(list(map(len, parts)), out=offsets[1:])
-    return Encoded(b"".join(parts), offsets)
-
-
 class KernelRows(NamedTuple):
     """The kernel's fingerprints of rows of texts (`_native/text/rows.hpp`)."""
 
@@ -298,8 +278,6 @@ class CharMap:
         return _replace_sets(features, rows, places, others, other_rows)
 
     def _encode(self, texts: Sequence[str]) -> Encoded:
-        if isinstance(texts, TextColumn) and not self._form.prepares:
-            return Encoded(texts.data, texts.offsets)
         return encoded(list(map(self._form.prepare, texts)) if self._form.prepares else texts)
 
     def _with_forms(self, batch: Encoded, places: list[int], lines: Words) -> Encoded:
@@ -322,7 +300,7 @@ class CharMap:
                 parts += [batch.data[copied_to:start], _LITERAL_MARK, data, _LITERAL_MARK]
                 copied_to = end
             texts.append(b"".join([*parts, batch.data[copied_to:stop]]))
-        return _join(texts)
+        return join_encoded(texts)
 
     def _ascii(self, char: str) -> int:
         if not visible(char):

@@ -141,7 +141,7 @@ class PlainTexts(NamedTuple):
     def of(cls, items: Sequence[Any]) -> Self:
         pages = np.zeros(len(items), bool)
         if isinstance(items, TextColumn):
-            tagged = items.beginnings_with(b"<", _HEAD_BYTES)
+            tagged = items.places_with(b"<", _HEAD_BYTES)
             if not any(is_page(items.head(place, _HEAD_CHARS)) for place in tagged):
                 return cls(items, pages)
         texts = list(items)

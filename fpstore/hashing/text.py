@@ -15,7 +15,7 @@ import numpy as np
 from fpstore import _kernel
 from fpstore.base.aliases import Counts, Words
 from fpstore.base.arguments import check_choice, check_whole, is_iterable
-from fpstore.base.strings import TextColumn
+from fpstore.base.strings import Encoded, TextColumn
 from fpstore.base.threads import cached_property
 from fpstore.base.width import Width, check_width
 from fpstore.errors import InputError, show
@@ -44,7 +44,7 @@ from fpstore.hashing.features import (
     shingles,
     used_mask,
 )
-from fpstore.hashing.normal import CharTables, Encoded, KernelRows, NormalForm, char_map
+from fpstore.hashing.normal import CharTables, KernelRows, NormalForm, char_map
 from fpstore.hashing.weights import FeatureWeights
 
 _MAX_SIZE = 255

@@ -59,7 +59,7 @@ BATCH_ROWS, BATCH_BYTES = 1 << 14, 1 << 23  # decoded at once
 PAGE_STEP = 1 << 6  # rows after which a page that is written may end: readers decode it as a whole
 # decoded before freed memory goes back to the system
 RELEASED_BYTES = 1 << 25
-GATHERED = 1 << 10  # batches that are joined, at most
+MAX_GATHERED = 1 << 10  # batches that are joined, at most
 READ_BYTES = 1 << 20  # in one read; by default pyarrow reads all of a column in a row group
 DICTIONARY_BYTES = 1 << 24  # the largest column chunk that stays a dictionary
 
@@ -286,7 +286,7 @@ class ParquetRows(RowFiles):
             rows = parquet.iter_batches(
                 most, row_groups=[group], columns=names, use_threads=names is None
             )
-            for batch in _gathered(self._arrow, self._read_batches(rows, name)):
+            for batch in _gather(self._arrow, self._read_batches(rows, name)):
                 unreleased_bytes += batch.nbytes
                 yield batch
                 del batch
@@ -308,7 +308,7 @@ class ParquetRows(RowFiles):
             yield
 
 
-def _gathered(arrow: Any, batches: Iterable[Any]) -> Iterator[Any]:
+def _gather(arrow: Any, batches: Iterable[Any]) -> Iterator[Any]:
     """Join successive batches of a row group up to about PART_BYTES.
 
     Each costs all that follows a fixed time, and where a dictionary has a long value, they have few
@@ -321,14 +321,14 @@ def _gathered(arrow: Any, batches: Iterable[Any]) -> Iterator[Any]:
             column.indices.nbytes if hasattr(column, "indices") else column.nbytes
             for column in batch.columns
         )
-        if size >= PART_BYTES or len(pending) >= GATHERED:
-            yield _joined(arrow, pending)
+        if size >= PART_BYTES or len(pending) >= MAX_GATHERED:
+            yield _join(arrow, pending)
             pending, size = [], 0
     if pending:
-        yield _joined(arrow, pending)
+        yield _join(arrow, pending)
 
 
-def _joined(arrow: Any, batches: list[Any]) -> Any:
+def _join(arrow: Any, batches: list[Any]) -> Any:
     if len(batches) == 1:
         return batches[0]
     (joined,) = arrow.Table.from_batches(batches).combine_chunks().to_batches()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -47,6 +47,25 @@ class Tabular(ABC):
         See https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html.
         """
         return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+
+class TabularBatches(Tabular):
+    """A result whose rows come in batches of columns."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Return the number of rows."""
+
+    @abstractmethod
+    def batches(self) -> Iterator[dict[str, Any]]:
+        """Yield the columns in batches of at most 65,536 rows."""
+
+    def to_arrow(self, *, names: Mapping[str, str] | None = None) -> Any:
+        """Return the columns as a ``pyarrow.Table``, as :meth:`fpstore.Matches.to_arrow` does."""
+        return arrow_table(self.batches(), names)
+
+    def __repr__(self) -> str:
+        return f"<fpstore.{type(self).__name__}: {len(self):,} rows>"
 
 
 def arrow_table(parts: Iterable[NamedColumns], names: Mapping[str, str] | None) -> Any:

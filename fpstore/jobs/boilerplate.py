@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ from fpstore.base.resources import Resources
 from fpstore.disk.temporary import SpilledNumbers
 from fpstore.errors import InputError
 from fpstore.io.source import Projection, RowSource
-from fpstore.io.tables import Tabular, arrow_table
+from fpstore.io.tables import TabularBatches
 from fpstore.jobs.editing import (
     EditCounts,
     changed_row_error,
@@ -47,7 +47,7 @@ _ROWS_AT_ONCE = 1 << 16
 PIECE_COLUMNS = ("text", "documents", "occurrences", "bytes")
 
 
-class RemovedPieces(Tabular):
+class RemovedPieces(TabularBatches):
     """The paragraphs or lines that :func:`fpstore.remove_boilerplate` removed.
 
     The most frequent come first.
@@ -87,13 +87,6 @@ class RemovedPieces(Tabular):
                 self.bytes[rows],
             )
             yield dict(zip(PIECE_COLUMNS, columns, strict=True))
-
-    def to_arrow(self, *, names: Mapping[str, str] | None = None) -> Any:
-        """Return the columns as a ``pyarrow.Table``, as :meth:`fpstore.Matches.to_arrow` does."""
-        return arrow_table(self.batches(), names)
-
-    def __repr__(self) -> str:
-        return f"<fpstore.RemovedPieces: {len(self):,} rows>"
 
 
 class Boilerplate(NamedTuple):

@@ -25,6 +25,7 @@ from fpstore.base.aliases import Array, Flags, Lims, Words
 from fpstore.base.arrays import is_run_start, list_lims, list_numbers
 from fpstore.base.pools import map_in_order
 from fpstore.base.resources import Resources
+from fpstore.base.strings import Encoded, encoded
 from fpstore.building.columns import SortedRows
 from fpstore.building.external_sort import Sorter
 from fpstore.disk.temporary import SpilledNumbers
@@ -257,11 +258,10 @@ class PassageSearch:
             yield rows.keys, rows.ids
 
 
-def _encoded(batch: Batch) -> tuple[bytes, Words]:
-    """Return the texts of a batch's rows in UTF-8, and their lims."""
-    texts = [text.encode("utf-8", "surrogatepass") for text in batch.row_texts()]
-    lims = list_lims(np.fromiter(map(len, texts), np.int64, len(texts)))
-    return b"".join(texts), lims.view(np.uint64)
+def _encoded(batch: Batch) -> Encoded:
+    """Return the texts of a batch's rows as the kernel takes them."""
+    texts = batch.texts or () if batch.text_of_row is None else list(batch.row_texts())
+    return encoded(texts)
 
 
 def _row_scores(scores: Words, flags: Flags) -> Words:

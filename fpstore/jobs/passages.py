@@ -9,13 +9,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.base.aliases import Array, Flags, Words
+from fpstore.base.aliases import Flags, Words
 from fpstore.base.arrays import list_numbers
 from fpstore.base.characters import LINE_END
 from fpstore.base.resources import Resources
+from fpstore.base.strings import character_places
 from fpstore.disk.temporary import array_on_disk
 from fpstore.io.source import RowSource
 from fpstore.jobs.editing import EditCounts, changed_row_error, edit_corpus
@@ -93,7 +93,7 @@ class PassageEdit:
         before = np.where(starts > 0, word_ends[:, 0], 0).astype(np.uint64)
         behind = np.where(ends <= last_unit, word_starts[:, 3], len(data)).astype(np.uint64)
         bounds = np.stack([word_starts[:, 1], word_ends[:, 2], before, behind], axis=1)
-        return [tuple(cut) for cut in _characters(data, bounds).tolist()]
+        return [tuple(cut) for cut in character_places(data, bounds).tolist()]
 
     def _note(self, row: int, text: str, cuts: list[tuple[int, int, int, int]]) -> None:
         first = int(self._runs.lims[row])
@@ -189,17 +189,9 @@ def _whole_lines(
     return parts
 
 
-def _characters(data: bytes, places: Array) -> npt.NDArray[np.int64]:
-    """Return places of bytes as places of characters."""
-    if data.isascii():
-        return places.astype(np.int64)
-    later_bytes = np.flatnonzero((np.frombuffer(data, np.uint8) & 0xC0) == 0x80)
-    return places.astype(np.int64) - np.searchsorted(later_bytes, places.view(np.int64))
-
-
 def _whole_characters(data: bytes, starts: Words, ends: Words) -> tuple[list[int], list[int]]:
     """Return the characters that lie in spans of bytes, as their starts and ends."""
-    first, last = _characters(data, starts), _characters(data, ends)
+    first, last = character_places(data, starts), character_places(data, ends)
     if not data.isascii():
         padded = np.append(np.frombuffer(data, np.uint8), [0])
         last -= (padded[ends] & 0xC0) == 0x80  # the end cuts a character

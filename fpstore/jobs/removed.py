@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from copy import copy
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from fpstore.base.aliases import Words
 from fpstore.base.arrays import list_numbers
 from fpstore.io.shards import ShardNames
-from fpstore.io.tables import Tabular, arrow_table
+from fpstore.io.tables import TabularBatches
 from fpstore.jobs.evidence import Evidence, evidence_columns, join, select, written
 from fpstore.jobs.excerpts import EXCERPT_COLUMNS, Excerpts, Pairs
 from fpstore.jobs.grouping import Members
@@ -30,7 +30,7 @@ def removed_columns(
     return (*names, *EXCERPT_COLUMNS) if has_excerpts else names
 
 
-class Removed(Tabular):
+class Removed(TabularBatches):
     """The rows that a deduplication removed, in their order, but for rows that were not compared.
 
     Attributes
@@ -179,10 +179,3 @@ class Removed(Tabular):
             for place, number in zip(places.tolist(), numbers.tolist(), strict=True):
                 out[place] = values[number]
         return out
-
-    def to_arrow(self, *, names: Mapping[str, str] | None = None) -> Any:
-        """Return the columns as a ``pyarrow.Table``, as :meth:`fpstore.Matches.to_arrow` does."""
-        return arrow_table(self.batches(), names)
-
-    def __repr__(self) -> str:
-        return f"<fpstore.Removed: {len(self):,} rows>"

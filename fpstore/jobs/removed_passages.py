@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from fpstore.base.aliases import Words
-from fpstore.io.tables import Tabular, arrow_table
+from fpstore.io.tables import TabularBatches
 from fpstore.jobs.editing import describe_edits
 from fpstore.query.id_lookup import IdLookup, ids_in_slices
 
 
-class RemovedPassages(Tabular):
+class RemovedPassages(TabularBatches):
     """The passages that :func:`fpstore.remove_passages` removed, in the order of the corpus.
 
     Attributes
@@ -64,13 +64,6 @@ class RemovedPassages(Tabular):
                 [text[:-1].decode() for text in self._excerpts[rows].tolist()],
             )
             yield dict(zip(passage_columns(self._unit), columns, strict=True))
-
-    def to_arrow(self, *, names: Mapping[str, str] | None = None) -> Any:
-        """Return the columns as a ``pyarrow.Table``, as :meth:`fpstore.Matches.to_arrow` does."""
-        return arrow_table(self.batches(), names)
-
-    def __repr__(self) -> str:
-        return f"<fpstore.RemovedPassages: {len(self):,} rows>"
 
 
 def passage_columns(unit: str) -> tuple[str, ...]:

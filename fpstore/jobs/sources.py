@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from fpstore.base.arguments import check_number, check_whole
 from fpstore.base.keywords import keyword
 from fpstore.errors import SourceLossError, plural, show
 from fpstore.io.labels import LabelColumn
-from fpstore.io.tables import Tabular, arrow_table
+from fpstore.io.tables import TabularBatches
 
 MAX_SOURCES = 2**63 - 1
 LEAST_ROWS = 100  # of a source whose share is judged
@@ -24,7 +24,7 @@ NAMED, SHOWN = 3, 10  # sources in a message, and in each list of a summary
 SHOWN_DIGITS = 6
 
 
-class Sources(Tabular):
+class Sources(TabularBatches):
     """The rows of each source, and how many of them go, the largest source first.
 
     Sources of as many rows are in the order of their first rows, after rows whose source is null.
@@ -130,10 +130,6 @@ class Sources(Tabular):
                 "removed": self.removed[batch].astype(np.uint64),
                 "share": np.round(self.shares[batch], SHOWN_DIGITS),
             }
-
-    def to_arrow(self, *, names: Mapping[str, str] | None = None) -> Any:
-        """Return the columns as a ``pyarrow.Table``, as :meth:`fpstore.Matches.to_arrow` does."""
-        return arrow_table(self.batches(), names)
 
     def describe(self) -> str:
         """Return the first sources with their counts, for a message."""

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from simhash_oracle import AS_THEY_ARE, normal_form_of
 
 from fpstore import _kernel
+from fpstore.base.strings import encoded
 from fpstore.hashing import Fields, SimHash, normal
-from fpstore.hashing.normal import CharMap, NormalForm, encoded
+from fpstore.hashing.normal import CharMap, NormalForm
 
 FORMS = [
     NormalForm(

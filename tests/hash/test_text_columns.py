@@ -39,8 +39,8 @@ def test_a_column_is_a_sequence_of_its_texts():
     )
     assert column.chars.tolist() == list(map(len, TEXTS))
     assert [column.head(place, 3) for place in range(len(TEXTS))] == [text[:3] for text in TEXTS]
-    assert column.beginnings_with(b"<", 3) == [5]
-    assert column.beginnings_with(b"<", 2) == []
+    assert column.places_with(b"<", 3) == [5]
+    assert column.places_with(b"<", 2) == []
     assert column_of([]).chars.tolist() == []
 
 

@@ -89,7 +89,7 @@ nb::object array_of(const std::vector<T>& values, unsigned words = 1) {
 
 // The values themselves, without a copy.
 template <class T>
-nb::object array_owning(std::vector<T> values) {
+nb::object owned_array(std::vector<T> values) {
   if (values.empty()) return Buffer<T>(0).array(0);
   auto owner = std::make_unique<std::vector<T>>(std::move(values));
   T* const data = owner->data();

@@ -162,17 +162,17 @@ class TextFeatures {
   template <class T, class Make>
   nb::tuple with_sets(Make make, unsigned row_words, const nb::bytes& text, const Words& offsets,
                       const CharMap& map) const {
-    std::vector<T> found;
+    std::vector<T> values;
     TextOptions options = options_;
     options.row_words = row_words;
     const auto made_with = [&](const Texts& texts, const TextOptions& of_rows,
                                const TextResults& results) {
-      const bool fits = make(texts, of_rows, results, &found);
-      found.shrink_to_fit();  // here, where other threads go on
+      const bool fits = make(texts, of_rows, results, &values);
+      values.shrink_to_fit();  // here, where other threads go on
       return fits;
     };
     const nb::tuple results = made(made_with, options, text, offsets, map);
-    return nb::make_tuple(array_owning(std::move(found)), results);
+    return nb::make_tuple(owned_array(std::move(values)), results);
   }
   template <class Make>
   static nb::tuple made(Make make, const TextOptions& options, const nb::bytes& text,

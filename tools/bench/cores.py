@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 
 import fpstore
 from bench.cleaners import rensa
-from bench.cleaning import SMOKE_BYTES, texts_here
 from bench.harness import Bench, Result, ratio
+from bench.local_texts import SMOKE_BYTES, texts_here
 
 MAX_BYTES, GROUP_ROWS, FILES = 450 << 20, 5000, 4
 SAMPLES_A_SECOND = 500  # of the thread that holds the GIL

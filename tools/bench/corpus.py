@@ -1,4 +1,4 @@
-"""The operations pairs and clusters: all near-duplicates of a set."""
+"""The operations pairs, clusters and join: all near-duplicates of a set, or of two."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ RADIUS = 3
 SIZES = (20, 22, 24, 26)
 CHECKED = 1 << 10  # fingerprints whose neighbours are compared with what probes find
 PROBED = 1 << 16
+QUERY_LOG2 = 20
 FAMILY_SHARE = 5  # one in five documents is in a family
 MIN_FAMILY, MAX_FAMILY = 2, 100_000
 
@@ -98,6 +99,36 @@ def clusters(bench: Bench) -> Result:
             }
         shutil.rmtree(store.path)
     return out
+
+
+def join(bench: Bench) -> Result:
+    """Find the pairs of a store and 2^20 other fingerprints, beside probes of each, one thread."""
+    out: Result = {}
+    for log2 in bench.sizes(24, 26):
+        keys = data.uniform(bench.seed, log2)
+        others = data.near(bench.seed, keys, min(1 << QUERY_LOG2, len(keys)))
+        others[::2] = data.uniform(bench.seed + 1, log2)[: len(others)][::2]
+        with fpstore.build(bench.folder / "join.fps", keys, radius=RADIUS) as store:
+            probing = bench.seconds(partial(store.probe_many, others, RADIUS, threads=1))
+            joining = bench.seconds(partial(_joined, store, others))
+            pairs = _joined(store, others)
+            matches = len(store.probe_many(np.unique(others), RADIUS).fingerprints)
+            if pairs != matches:
+                raise AssertionError(f"a join finds {pairs} pairs, and probes {matches}")
+            out[f"2^{log2}"] = {
+                "design": store.design.name,
+                "queries": len(others),
+                "pairs": pairs,
+                "probes_microseconds_per_query": round(probing / len(others) * 1e6, 3),
+                "join_microseconds_per_query": round(joining / len(others) * 1e6, 3),
+                "probes_to_join": ratio(probing, joining),
+            }
+        shutil.rmtree(store.path)
+    return out
+
+
+def _joined(store: fpstore.Store, others: Words) -> int:
+    return sum(map(len, store.join(others, RADIUS, threads=1)))
 
 
 def _store(bench: Bench, keys: Words) -> fpstore.Store:

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 import fpstore
 from bench import corpora
-from bench.cleaning import texts_here
 from bench.harness import Bench, Result, ratio
+from bench.local_texts import texts_here
 from bench.rivals import MissingError
 
 MAX_BYTES, SMOKE_BYTES = 64 << 20, 1 << 18

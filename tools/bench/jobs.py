@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 
 import fpstore
 from bench.cleaners import words
-from bench.cleaning import SMOKE_BYTES, texts_here
 from bench.harness import Bench, Result, ratio
+from bench.local_texts import SMOKE_BYTES, texts_here
 
 MAX_BYTES, RIVAL_TEXTS = 128 << 20, 1000
 NGRAM, MAX_NGRAMS = 13, 1 << 20

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import fpstore
-from bench.cleaning import SMOKE_BYTES, texts_here
 from bench.harness import Bench, Peak, Result, ratio, status_bytes
+from bench.local_texts import SMOKE_BYTES, texts_here
 
 MAX_BYTES = 110 << 20
 MEMORY = "256MiB"

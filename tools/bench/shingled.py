@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bench.cleaners import SIZE
-from bench.cleaning import DOCUMENTATION, texts_here
+from bench.local_texts import DOCUMENTATION, texts_here
 
 VOCABULARY_BYTES = 16 << 20  # of texts of this machine, in which words are counted
 MAX_LETTERS = 20

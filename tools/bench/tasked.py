@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 
 import fpstore
 from bench import data
-from bench.cleaning import MAX_BYTES, SMOKE_BYTES, texts_here
 from bench.harness import Bench, Result, folder_bytes, ratio, run_child
+from bench.local_texts import MAX_BYTES, SMOKE_BYTES, texts_here
 from fpstore.plans import BuildSpec, DedupSpec, Plan, ProbeSpec
 from fpstore.plans.inputs import MAX_PARTS
 from fpstore.plans.shuffle import MAX_SLICES

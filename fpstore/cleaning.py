@@ -692,8 +692,8 @@ def remove_passages(
 
     A passage is compared as it stands, word by word: words are what white space separates, so line
     breaks and double spaces do not count, and case and punctuation do. Every run of `words` words
-    that occurs twice in the corpus, in two documents or in one, is found. Documents are taken in
-    the order that `keep` names. A word goes if it lies in a run that occurs before: in an earlier
+    that occurs twice in the corpus, in two documents or in one, is found. The order of documents is
+    that of `keep`. A word goes if it lies in a run that occurs before: in an earlier
     document, or earlier in the same one. Runs are looked up in the texts as they were. So the first
     occurrence of a run loses words if these lie in another run, which occurs before.
 
@@ -716,8 +716,7 @@ def remove_passages(
         spaces, and to compare white space. Only whole characters are cut.
     keep : {"first", "longest", "highest"}
         Which documents come first: in the order of the corpus, the longest in words or bytes, or
-        those with the highest `score`. Documents that are equal in this come in the order of the
-        corpus.
+        those with the highest `score`. Ties are in the order of the corpus.
     score : str, optional
         The column of scores, for "highest", as for :func:`dedup`. A null is below all others.
     id : str, optional

@@ -16,11 +16,18 @@ from fpstore.base.threads import cached_property
 
 # strings that are made, copied or written together: memory is bounded in bytes, not in strings
 STRINGS_BYTES = 1 << 22
+CUT = "…"  # where a text goes on
 
 
 def string_hash(string: bytes) -> int:
     """Return the XXH64 of a string: the key that leads to its number."""
     return _kernel.xxh64(string)
+
+
+def cut_text(text: str, start: int, characters: int) -> str:
+    """Return characters of a text from a place, with an ellipsis for what is left out."""
+    end = start + characters
+    return CUT * bool(start and text) + text[start:end] + CUT * (end < len(text))
 
 
 def string_spans(strings: Sequence[str] | Sequence[bytes]) -> Iterator[slice]:

@@ -33,7 +33,8 @@ from fpstore.jobs.boilerplate import (
     ),
     option(
         "--more-than N",
-        "The most documents, or occurrences, of a paragraph or a line that stays.",
+        "Remove a paragraph or a line that more than N documents have, or that occurs more than N "
+        "times: see --count.",
         options.COUNT,
         USUAL_MORE_THAN,
     ),
@@ -119,7 +120,7 @@ def _print_summary(args: Arguments, result: Boilerplate) -> None:
         ("kept", f"{result.kept:,}", f"in {printable(args.output)}"),
     ]
     print_table(
-        f"{args.unit.capitalize()}s of more than {args.more_than:,} {args.count}",
+        f"{args.unit.capitalize()}s of more than {plural(args.more_than, args.count[:-1])}",
         ("", "", ""),
         rows,
         text_columns=(0, 2),

@@ -58,7 +58,7 @@ SLICE_ROWS = option(
 )
 SHOWN_FAMILIES, SHOWN_IDS = 5, 4
 MAX_IDS = 100  # of each, with --json
-TEMPLATE_ROWS = 100  # that go for one row without being contained in it, from which on it is noted
+TEMPLATE_ROWS = 100  # so many rows that one row stands for, without containing them, are noted
 _NEAR_MAKING = [name for name in content.TEXT_MAKING if name != "method"]
 METHOD = option(
     "--method",
@@ -508,10 +508,16 @@ def _note_template(args: Arguments, job: DedupJob, result: Deduplication) -> Non
     cluster = int(counts.argmax())
     if counts[cluster] >= TEMPLATE_ROWS:
         args.note(
-            f"{counts[cluster]:,} rows go for {printable(str(result.clusters[cluster][0]))}, which "
-            "contains less than 95% of each: if they are pages of a template, --lossless keeps "
-            "them, and fpstore boilerplate removes what they share"
+            f"{counts[cluster]:,} rows are removed for {_first_id(result, cluster)}, which "
+            f"contains less than {LOSSLESS_CONTAINMENT:.0%} of each: if they are pages of a "
+            "template, --lossless keeps them, and fpstore boilerplate removes what they share"
         )
+
+
+def _first_id(result: Deduplication, cluster: int) -> str:
+    """Return the id of the row that stays of a cluster."""
+    (first,) = result.clusters.first(cluster, 1)
+    return printable(str(first))
 
 
 def _advice(job: DedupJob) -> str:

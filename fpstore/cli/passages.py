@@ -48,8 +48,8 @@ ACTIONS = ("cut", "list")
     ),
     option(
         "--keep",
-        "The documents that are taken first, whose passages stay: the first in the corpus, the "
-        "longest, or those with the highest score.",
+        "The order of the documents: as in the corpus, the longest first, or the highest score "
+        "first. The first occurrence of a passage stays.",
         KEEP_PASSAGES,
         KEEP_PASSAGES[0],
     ),

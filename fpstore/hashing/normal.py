@@ -332,7 +332,7 @@ class CharMap:
         pieces = (form.translate(table) for form in self._form.fold(composed).split(mark))
         firsts = unicodedata.normalize("NFKD", joined).split(mark)
         columns = zip(chars, composed.split(mark), pieces, firsts, strict=True)
-        return [self._entry(*column, pool) for column in columns]
+        return [self._entry(char, form, piece, parts, pool) for char, form, piece, parts in columns]
 
     def _entry(self, char: str, composed: str, piece: str, parts: str, pool: bytearray) -> int:
         """Return the entry of a character, from its normal forms and its NFKD form."""

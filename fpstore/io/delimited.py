@@ -344,7 +344,7 @@ class DelimitedText(LineParser):
         return False
 
     def _check_intact(self, row: Row) -> None:
-        """Raise InputError for a row that is skipped, if broken ones are; others fail later."""
+        """Raise InputError for a row that --skip-bad would skip."""
         if self._loose is None:
             if self._cells is not None and len(row.cells) != self._cells:
                 raise input_error(self.name, row.line, self._cells_message(row.cells))

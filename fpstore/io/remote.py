@@ -6,6 +6,7 @@ rest. Settings and credentials come from the environment.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
@@ -212,9 +213,14 @@ def expand_pattern(uri: str) -> list[str]:
 
 def _matches(names: list[str], patterns: list[str]) -> bool:
     return len(names) == len(patterns) and all(
-        fnmatchcase(name, pattern.replace("[", "[[]")) and (pattern[:1] == "." or name[:1] != ".")
+        fnmatchcase(name, _only_stars(pattern)) and (pattern[:1] == "." or name[:1] != ".")
         for name, pattern in zip(names, patterns, strict=True)
     )
+
+
+def _only_stars(pattern: str) -> str:
+    """Return a pattern in which other characters than stars stand for themselves."""
+    return re.sub(r"[\[?]", r"[\g<0>]", pattern)
 
 
 def local_files(paths: Any) -> tuple[Any, Copies | None]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from fpstore.base.aliases import Flags, Words
 from fpstore.base.resources import Resources
-from fpstore.base.strings import StringColumn
+from fpstore.base.strings import StringColumn, cut_text
 from fpstore.errors import InputError
 from fpstore.hashing.base import Fingerprinter
 from fpstore.hashing.documents import DocumentFiles
@@ -20,7 +20,6 @@ from fpstore.hashing.page_text import main_texts
 from fpstore.hashing.plain_pages import PlainPages, is_page, without_tags
 from fpstore.io.source import Batch, Projection, RowSource
 from fpstore.jobs.row_set import SpooledIds
-from fpstore.pages import CUT
 from fpstore.query.id_lookup import ChainedIds, IdLookup, InMemoryIds, ids_in_slices
 
 EXCERPT_COLUMNS = ("text", "kept_text")
@@ -143,12 +142,6 @@ def cut_pair(text: str, kept_text: str, characters: int) -> tuple[str, str]:
         word = text.find(" ", start, same)
         start = start if word < 0 else word + 1
     return cut_text(text, start, characters), cut_text(kept_text, start, characters)
-
-
-def cut_text(text: str, start: int, characters: int) -> str:
-    """Return characters of a text from a place, with an ellipsis for what is left out."""
-    end = start + characters
-    return CUT * bool(start and text) + text[start:end] + CUT * (end < len(text))
 
 
 def _same_characters(a: str, b: str) -> int:

@@ -22,9 +22,13 @@ from fpstore.jobs.editing import EditCounts, changed_row_error, edit_corpus
 from fpstore.jobs.outputs import Listing
 from fpstore.jobs.passage_job import PassageJob
 from fpstore.jobs.passage_windows import PassageDocuments, PassageSearch, Runs
-from fpstore.jobs.removed_passages import Passages, RemovedPassages
+from fpstore.jobs.removed_passages import (
+    EXCERPT_TYPE,
+    Passages,
+    RemovedPassages,
+    pack_excerpt,
+)
 
-EXCERPT_BYTES, EXCERPT_END = 80, b"."
 _LINE_END = re.compile(LINE_END)
 
 
@@ -46,8 +50,7 @@ class PassageEdit:
         count = len(runs.starts)
         self._starts, self._ends = (array_on_disk((count,), np.uint64) for _ in range(2))
         self._sizes = array_on_disk((count,), np.uint64)  # of what goes, in words or bytes
-        # behind an excerpt, a mark: NumPy drops NULs at the end
-        self._excerpts = array_on_disk((count,), f"S{EXCERPT_BYTES + 1}")
+        self._excerpts = array_on_disk((count,), EXCERPT_TYPE)
         self._counts = EditCounts()
 
     def changed_rows(self, rows: slice) -> Flags:
@@ -98,10 +101,8 @@ class PassageEdit:
     def _note(self, row: int, text: str, cuts: list[tuple[int, int, int, int]]) -> None:
         first = int(self._runs.lims[row])
         for place, (start, end, *_) in enumerate(cuts, first):
-            excerpt = text[start : min(end, start + EXCERPT_BYTES)].encode("utf-8", "replace")
             self._starts[place], self._ends[place] = start, end
-            excerpt = excerpt[:EXCERPT_BYTES].decode("utf-8", "ignore").encode()
-            self._excerpts[place] = excerpt + EXCERPT_END
+            self._excerpts[place] = pack_excerpt(text[start:end])
             self._sizes[place] = self._size(text, place, start, end)
 
     def _size(self, text: str, place: int, start: int, end: int) -> int:

@@ -13,6 +13,9 @@ from fpstore.io.tables import TabularBatches
 from fpstore.jobs.editing import describe_edits
 from fpstore.query.id_lookup import IdLookup, ids_in_slices
 
+EXCERPT_BYTES = 80
+EXCERPT_TYPE = f"S{EXCERPT_BYTES + 1}"  # of `pack_excerpt`
+
 
 class RemovedPassages(TabularBatches):
     """The passages that :func:`fpstore.remove_passages` removed, in the order of the corpus.
@@ -36,7 +39,7 @@ class RemovedPassages(TabularBatches):
         ends: Words,
         lengths: Words,
         occurrences: Words,
-        excerpts: npt.NDArray[np.bytes_],  # each with a byte behind it
+        excerpts: npt.NDArray[np.bytes_],  # of `pack_excerpt`
         ids: tuple[IdLookup, Words],
         unit: str,
     ) -> None:
@@ -61,9 +64,19 @@ class RemovedPassages(TabularBatches):
                     np.array(column[rows])
                     for column in (self.starts, self.ends, self.lengths, self.occurrences)
                 ),
-                [text[:-1].decode() for text in self._excerpts[rows].tolist()],
+                list(map(unpack_excerpt, self._excerpts[rows].tolist())),
             )
             yield dict(zip(passage_columns(self._unit), columns, strict=True))
+
+
+def pack_excerpt(text: str) -> bytes:
+    """Return the first bytes of a text, and a mark: NumPy drops NULs at the end."""
+    first_bytes = text[:EXCERPT_BYTES].encode("utf-8", "replace")[:EXCERPT_BYTES]
+    return first_bytes.decode("utf-8", "ignore").encode() + b"."
+
+
+def unpack_excerpt(packed: bytes) -> str:
+    return packed[:-1].decode()
 
 
 def passage_columns(unit: str) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fpstore.base.strings import CUT, cut_text
 from fpstore.errors import FpstoreError, plural
 from fpstore.hashing.base import Fingerprinter
 from fpstore.hashing.decoding import PictureSource, eight_bits, frames, translate_decoding_errors
@@ -18,8 +19,6 @@ from fpstore.hashing.html import MainText
 from fpstore.hashing.image import ImageHash
 from fpstore.hashing.page_text import main_texts
 from fpstore.hashing.registry import fingerprinter_from_description
-from fpstore.jobs.excerpts import cut_text
-from fpstore.pages import CUT
 
 SHOWN_CHARACTERS = 300
 MAX_TEXT_BYTES = 1 << 24  # of a text file

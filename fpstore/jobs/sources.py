@@ -15,7 +15,7 @@ from fpstore.errors import SourceLossError, plural, show
 from fpstore.io.labels import LabelColumn
 from fpstore.io.tables import TabularBatches
 
-MAX_SOURCES = 2**63 - 1
+MAX_COUNT = 2**63 - 1
 LEAST_ROWS = 100  # of a source whose share is judged
 NOTED_SHARE = 0.9  # without a bound of the user
 SOURCE_COLUMNS = ("source", "rows", "removed", "share")
@@ -86,14 +86,14 @@ class Sources(TabularBatches):
 
     def most_removed(self, count: int) -> Sources:
         """Return the sources of LEAST_ROWS rows or more with the largest shares."""
-        count = check_whole(count, 0, MAX_SOURCES, "count")
+        count = check_whole(count, 0, MAX_COUNT, "count")
         places = np.flatnonzero((self.rows >= LEAST_ROWS) & (self.removed > 0))
         order = np.argsort(-self.shares[places], kind="stable")
         return self._select(places[order[:count]])
 
     def largest(self, count: int) -> Sources:
         """Return the sources of the most rows."""
-        count = check_whole(count, 0, MAX_SOURCES, "count")
+        count = check_whole(count, 0, MAX_COUNT, "count")
         return self._select(np.arange(min(count, len(self))))
 
     def _select(self, places: npt.NDArray[np.intp]) -> Sources:

@@ -6,12 +6,12 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fpstore.base.strings import CUT
 from fpstore.errors import one_line, plural
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-CUT = "…"  # where a text goes on
 LONG_ID = 160  # characters; of a longer one, both ends are shown
 JOINERS = "\u200c\u200d\ufe0f"  # are not printable alone, but belong to words of many scripts
 

@@ -6,7 +6,7 @@ import re
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
-from fpstore.pages import CUT
+from fpstore.base.strings import CUT
 
 COMPARED_WORDS = 2000  # of a text
 # each character of a script without spaces, other runs up to white space, and white space

@@ -1,6 +1,7 @@
 """Texts of a batch in UTF-8, which the kernel takes as they are, against lists of strings."""
 
 import random
+import threading
 
 import numpy as np
 import pyarrow as pa
@@ -82,16 +83,27 @@ def test_texts_of_arrow_that_are_not_utf8_are_refused_by_their_row(tmp_path, dic
             fpstore.dedup(source, text="text")
 
 
-def test_threads_copy_the_same_bytes_in_many_row_groups(tmp_path, set_limits):
+def test_threads_copy_the_same_bytes_in_many_row_groups(tmp_path, set_limits, monkeypatch):
     rng = random.Random(1)
     texts = [" ".join(str(rng.random()) for _ in range(rng.randint(1, 90))) for _ in range(3000)]
     table = pa.table({"text": texts + texts[:900]})
     pq.write_table(table, tmp_path / "t.parquet", row_group_size=100)
     set_limits(parquet_copied_bytes=1 << 16, parquet_part_bytes=1 << 16)
+    encoders = set()
+    write_table = pq.ParquetWriter.write_table
+
+    def noted(*arguments):
+        encoders.add(threading.current_thread())
+        write_table(*arguments)
+
+    monkeypatch.setattr(pq.ParquetWriter, "write_table", noted)
     for threads in (1, 2, 3):
+        encoders.clear()
         fpstore.dedup(
             tmp_path / "t.parquet", tmp_path / f"{threads}.parquet", text="text", threads=threads
         )
+        assert len(encoders) == 1
+        assert (threading.current_thread() in encoders) == (threads == 1)
     one, *others = ((tmp_path / f"{threads}.parquet").read_bytes() for threads in (1, 2, 3))
     assert all(other == one for other in others)
     written = pq.ParquetFile(tmp_path / "1.parquet")

@@ -63,7 +63,7 @@ def pytest_addoption(parser):
         "--budget",
         type=float,
         metavar="SHARE",
-        help="most processor time of a file, of that of all",
+        help="largest share of a file in the processor time of all tests",
     )
 
 

@@ -527,7 +527,7 @@ def test_command_line(folder: Path) -> None:
     out = fine(
         "boilerplate", "y.jsonl", "z.jsonl", *by_line, *("--count", "occurrences"), "--keep-first"
     )
-    assert out.startswith("Lines of more than 1 occurrences\n")
+    assert out.startswith("Lines of more than 1 occurrence\n")
     assert Path("z.jsonl").read_bytes() == Path("y.jsonl").read_bytes()
     fine("boilerplate", "y.jsonl", "z.jsonl", *by_line, "--keep-first", "--fold-digits", "--force")
     rows = list(map(json.loads, Path("z.jsonl").read_text().splitlines()))

@@ -552,7 +552,7 @@ def test_a_row_for_which_many_go_is_noted_and_few_of_its_ids_are_printed(tmp_pat
     ended = dedup_pages(101, "--json")
     (largest,) = json.loads(ended.stdout)["largest"]
     assert largest == {"documents": 101, "ids": list(range(100))}
-    assert "100 rows go for 0, which contains less than 95% of each" in ended.stderr
+    assert "100 rows are removed for 0, which contains less than 95% of each" in ended.stderr
     assert "and 97 more" in dedup_pages(101).stdout
     assert "less than 95%" not in dedup_pages(100).stderr
     assert "less than 95%" not in dedup_pages(101, "--lossless").stderr

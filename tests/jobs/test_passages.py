@@ -173,7 +173,7 @@ def test_against_a_suffix_automaton(set_limits, monkeypatch, keep, spilled):
         assert result.longest == max(map(len, texts))
         places, rank = windows(texts, size), order or range(len(texts))
         firsts = {min(where, key=lambda at: (rank[at[0]], at)) for where in places.values()}
-        wanted = []
+        expected = []
         for number, (text, flags) in enumerate(zip(texts, cut, strict=True)):
             for start, end in runs(flags):
                 counts = [
@@ -181,14 +181,14 @@ def test_against_a_suffix_automaton(set_limits, monkeypatch, keep, spilled):
                     for at in range(start, end - size + 1)
                     if (number, at) not in firsts
                 ]
-                wanted.append((number, text[start:end], end - start, max(counts)))
-        found = [
+                expected.append((number, text[start:end], end - start, max(counts)))
+        rows = [
             (row, plain[row][start:end].split(), words, occurrences)
             for row, start, end, words, occurrences in removed_rows(
                 result, "row", "start", "end", "words", "occurrences"
             )
         ]
-        assert found == wanted
+        assert rows == expected
     assert len(runs_of_rows) > 20 or not spilled
 
 

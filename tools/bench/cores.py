@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import resource
 import subprocess
 import sys
 import tempfile
@@ -20,7 +19,7 @@ import pyarrow.parquet as pq
 
 import fpstore
 from bench.cleaners import rensa
-from bench.harness import Bench, Result, ratio
+from bench.harness import Bench, Result, processor_seconds, ratio
 from bench.local_texts import SMOKE_BYTES, texts_here
 
 MAX_BYTES, GROUP_ROWS, FILES = 450 << 20, 5000, 4
@@ -44,23 +43,23 @@ def cores(bench: Bench) -> Result:
     work["folder, 2 processes"] = source.processes
     seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in work}
     for _ in range(bench.repeats):
-        for name, one in work.items():
-            seconds[name].append(_timed(one))
-    wall = {name: median(took for took, _ in times) for name, times in seconds.items()}
+        for name, job in work.items():
+            seconds[name].append(_timed(job))
+    walls = {name: median(wall for wall, _ in times) for name, times in seconds.items()}
     out: Result = {
         "documents": len(texts),
         "bytes": sum(len(text.encode("utf-8", "surrogatepass")) for text in texts),
-        "kept": len(source.parquet(1).kept),
+        "kept": source.kept,
         "parts_of_bound": source.parts,
     }
     for name, times in seconds.items():
         out[name] = {
-            "seconds": round(wall[name], 2),
-            "processor_seconds": round(min(used for _, used in times), 2),
-            "to_bound": ratio(wall[name], wall["bound"]),
+            "seconds": round(walls[name], 2),
+            "processor_seconds": round(min(processor for _, processor in times), 2),
+            "to_bound": ratio(walls[name], walls["bound"]),
         }
         if name.endswith(", 2"):
-            out[name]["faster_than_one"] = ratio(wall[name.replace(", 2", ", 1")], wall[name])
+            out[name]["faster_than_one"] = ratio(walls[name.replace(", 2", ", 1")], walls[name])
     if not bench.smoke:
         out["gil"] = {str(threads): _gil(source.path, threads) for threads in (1, 2)}
     return out
@@ -73,6 +72,7 @@ class _Source:
         self._folder, self._table = folder, table
         self.path = folder / "corpus.parquet"
         self.parts: dict[str, float] = {}
+        self.kept = 0
         write: Any = partial(pq.write_table, compression="zstd", row_group_size=GROUP_ROWS)
         write(table, self.path)
         (folder / "shards").mkdir()
@@ -82,17 +82,17 @@ class _Source:
         with (folder / "corpus.jsonl").open("w", encoding="utf-8") as lines:
             lines.writelines(json.dumps(row) + "\n" for row in table.to_pylist())
 
-    def parquet(self, threads: int) -> Any:
-        return self._dedup("corpus.parquet", "clean.parquet", threads)
+    def parquet(self, threads: int) -> None:
+        self._dedup("corpus.parquet", "clean.parquet", threads)
 
-    def folder(self, threads: int) -> Any:
-        return self._dedup("shards", "clean-shards", threads)
+    def folder(self, threads: int) -> None:
+        self._dedup("shards", "clean-shards", threads)
 
-    def lines(self, threads: int) -> Any:
-        return self._dedup("corpus.jsonl", "clean.jsonl", threads)
+    def lines(self, threads: int) -> None:
+        self._dedup("corpus.jsonl", "clean.jsonl", threads)
 
-    def table(self, threads: int) -> Any:
-        return fpstore.dedup(self._table, text="text", threads=threads)
+    def table(self, threads: int) -> None:
+        fpstore.dedup(self._table, text="text", threads=threads)
 
     def processes(self) -> None:
         command = [sys.executable, "-P", "-m", "fpstore", "dedup", "shards", "by-processes"]
@@ -109,7 +109,7 @@ class _Source:
         """Read the texts, hash them, read all columns, and write half of the rows."""
         hasher = fpstore.MinHash()
 
-        def written() -> None:
+        def write() -> None:
             half = self._table.slice(0, len(self._table) // 2)
             pq.write_table(half, self._folder / "bound.parquet", compression="zstd")
 
@@ -119,13 +119,14 @@ class _Source:
                 hasher.hashed_sets(batch, fingerprints=False) for batch in hasher.batches(texts)
             ],
             "read_again": lambda: _read(self.path, None),
-            "write": written,
+            "write": write,
         }
-        self.parts = {name: round(_timed(one)[0], 2) for name, one in parts.items()}
+        self.parts = {name: round(_timed(part)[0], 2) for name, part in parts.items()}
 
-    def _dedup(self, source: str, output: str, threads: int) -> Any:
+    def _dedup(self, source: str, output: str, threads: int) -> None:
         paths = self._folder / source, self._folder / output
-        return fpstore.dedup(*paths, text="text", threads=threads, overwrite=True)
+        result = fpstore.dedup(*paths, text="text", threads=threads, overwrite=True)
+        self.kept = len(result.kept)
 
 
 def _read(path: Path, columns: list[str] | None) -> None:
@@ -136,14 +137,9 @@ def _read(path: Path, columns: list[str] | None) -> None:
 
 def _timed(work: Work) -> tuple[float, float]:
     """Return the time and the processor time of some work, of its child processes too."""
-    began, used = time.perf_counter(), _processor_seconds()
+    began, processor_began = time.perf_counter(), processor_seconds()
     work()
-    return time.perf_counter() - began, _processor_seconds() - used
-
-
-def _processor_seconds() -> float:
-    usages = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+    return time.perf_counter() - began, processor_seconds() - processor_began
 
 
 def _gil(path: Path, threads: int) -> Result | str:

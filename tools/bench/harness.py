@@ -12,6 +12,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import resource
 import shutil
 import statistics
 import subprocess
@@ -171,6 +172,12 @@ class Bench:
                     : max(PILOT_QUERIES, int(RUN_SECONDS / max(took / len(pilot), 1e-9)))
                 ]
             count *= 4
+
+
+def processor_seconds() -> float:
+    """Return the processor time of this process and of its children that have ended."""
+    usages = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
 def microseconds(seconds: float, count: int, digits: int = 3) -> float:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import heapq
 import json
-import resource
 import shutil
 from hashlib import sha256
 from pathlib import Path
@@ -20,7 +19,7 @@ import pyarrow.parquet as pq
 
 import fpstore
 from bench import data
-from bench.harness import Bench, Result, folder_bytes, ratio, run_child
+from bench.harness import Bench, Result, folder_bytes, processor_seconds, ratio, run_child
 from bench.local_texts import MAX_BYTES, SMOKE_BYTES, texts_here
 from fpstore.plans import BuildSpec, DedupSpec, Plan, ProbeSpec
 from fpstore.plans.inputs import MAX_PARTS
@@ -129,12 +128,6 @@ def dedup_once(task: Result) -> Result:
     result["digest"] = sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
     shutil.rmtree(folder)
     return result | ({"stages": stages} if stages else {})
-
-
-def processor_seconds() -> float:
-    """Return the processor time of this process and of its children that have ended."""
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 def _by_stage(plan: Plan, folder: Path) -> Result:

@@ -74,8 +74,8 @@ std::vector<Place> words_of(const std::string& text, const std::vector<uint64_t>
   const std::unique_ptr<uint64_t[]> starts(new uint64_t[n]), ends(new uint64_t[n]);
   std::fill_n(starts.get(), n, text.size());
   std::fill_n(ends.get(), n, text.size());
-  const auto asked = exact(numbers.data(), n);
-  *count = word_bounds(bytes.get(), text.size(), asked.get(), n, starts.get(), ends.get());
+  const auto word_numbers = exact(numbers.data(), n);
+  *count = word_bounds(bytes.get(), text.size(), word_numbers.get(), n, starts.get(), ends.get());
   std::vector<Place> out;
   for (size_t i = 0; i < n; ++i) out.push_back({starts[i], ends[i]});
   return out;
@@ -163,10 +163,10 @@ using Grams = std::vector<std::pair<uint64_t, uint64_t>>;  // place and hash
 
 Grams grams_of(const Texts& texts, const Lengths& lengths) {
   Grams out;
-  texts.with([&](const UnitTexts& given) {
+  texts.with([&](const UnitTexts& unit_texts) {
     std::vector<uint64_t> hashes, places;
     const std::unique_ptr<uint64_t[]> units(new uint64_t[texts.count()]);
-    choose_grams(given, lengths, &hashes, &places, units.get(), nullptr);
+    choose_grams(unit_texts, lengths, &hashes, &places, units.get(), nullptr);
     for (size_t i = 0; i < texts.count(); ++i) REQUIRE(units[i] == texts.units()[i].size());
     REQUIRE(hashes.size() == places.size());
     for (size_t i = 0; i < hashes.size(); ++i) out.push_back({places[i], hashes[i]});
@@ -181,11 +181,11 @@ struct Windows {
 
 Windows windows_of(const Texts& texts, const Lengths& lengths, const std::vector<uint64_t>& grams) {
   Windows out;
-  texts.with([&](const UnitTexts& given) {
+  texts.with([&](const UnitTexts& unit_texts) {
     std::vector<uint64_t> keys;
     const std::unique_ptr<uint64_t[]> units(new uint64_t[texts.count()]);
     const auto chosen = exact(grams.data(), grams.size());
-    window_keys(given, lengths, chosen.get(), grams.size(), &keys, &out.places, units.get(),
+    window_keys(unit_texts, lengths, chosen.get(), grams.size(), &keys, &out.places, units.get(),
                 nullptr);
     for (size_t i = 0; i < texts.count(); ++i) REQUIRE(units[i] == texts.units()[i].size());
     REQUIRE(keys.size() == 2 * out.places.size());

@@ -80,24 +80,17 @@ class Buffer {
   std::unique_ptr<T[]> data_;
 };
 
+// An array of `words` columns, which owns the values.
 template <class T>
-nb::object array_of(const std::vector<T>& values, unsigned words = 1) {
-  Buffer<T> out(values.size());
-  std::copy(values.begin(), values.end(), out.get());
-  return out.array(values.size() / words, words);
-}
-
-// The values themselves, without a copy.
-template <class T>
-nb::object owned_array(std::vector<T> values) {
-  if (values.empty()) return Buffer<T>(0).array(0);
+nb::object array_of(std::vector<T> values, unsigned words = 1) {
+  if (values.empty()) return Buffer<T>(0).array(0, words);
   auto owner = std::make_unique<std::vector<T>>(std::move(values));
   T* const data = owner->data();
-  const size_t shape[] = {owner->size()};
+  const size_t shape[] = {owner->size() / words, words};
   const nb::capsule memory(owner.get(),
                            [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
   owner.release();
-  return nb::cast(nb::ndarray<nb::numpy, T>(data, 1, shape, memory));
+  return nb::cast(nb::ndarray<nb::numpy, T>(data, words == 1 ? 1 : 2, shape, memory));
 }
 
 template <class Some>

@@ -172,7 +172,7 @@ class TextFeatures {
       return fits;
     };
     const nb::tuple results = made(made_with, options, text, offsets, map);
-    return nb::make_tuple(owned_array(std::move(values)), results);
+    return nb::make_tuple(array_of(std::move(values)), results);
   }
   template <class Make>
   static nb::tuple made(Make make, const TextOptions& options, const nb::bytes& text,

@@ -206,35 +206,34 @@ class PassageSearch:
         windows = self._sorter(2, most, words=2)
         stream = _Ascending(part.keys for part in self._groups(places, "sorting places"))
 
-        def batches() -> Iterator[tuple[Batch, int, Words]]:
+        def batches() -> Iterator[tuple[Encoded, int, Words]]:
             start = 0
             for batch in self._corpus.batches(job.projection):
                 end = start + len(batch.flags)
                 if end > len(documents):
                     raise InputError(f"{self._corpus.label}: changed while it was read")
                 first, last = (int(documents.lims[row]) for row in (start, end))
+                texts = None
                 for place in range(first, last, PLACES_AT_ONCE):
-                    chosen = stream.take(min(place + PLACES_AT_ONCE, last))
-                    yield batch, first, chosen - np.uint64(first)
+                    gram_places = stream.take(min(place + PLACES_AT_ONCE, last))
+                    if len(gram_places):
+                        texts = _encoded(batch) if texts is None else texts
+                        yield texts, first, gram_places - np.uint64(first)
                 start = end
                 self._resources.report("reading again", end, len(documents))
 
-        def work(item: tuple[Batch, int, Words]) -> tuple[Words, Words, Words] | None:
-            batch, _, chosen = item
-            if not len(chosen):
-                return None
-            return _kernel.window_keys(*_encoded(batch), job.in_words, job.size, job.gram, chosen)
+        def work(item: tuple[Encoded, int, Words]) -> tuple[Words, Words, Words]:
+            texts, _, gram_places = item
+            return _kernel.window_keys(*texts, job.in_words, job.size, job.gram, gram_places)
 
         done = 0
-        for (_, first, _), result in map_in_order(
+        for (_, first, _), (keys, places_of_texts, _) in map_in_order(
             work, batches(), self._resources.threads, WAITING_BATCHES
         ):
-            if result is None:
-                continue
-            keys, window_places = result[0], result[1] + np.uint64(first)
+            window_places = places_of_texts + np.uint64(first)
             # grams of two calls may have windows in common
-            fresh = int(np.searchsorted(window_places, np.uint64(done)))
-            windows.add(keys[fresh:], window_places[fresh:])
+            first_new = int(np.searchsorted(window_places, np.uint64(done)))
+            windows.add(keys[first_new:], window_places[first_new:])
             done = int(window_places[-1]) + 1 if len(window_places) else done
         self._corpus.check_unchanged()
         return windows

@@ -118,9 +118,22 @@ class Worker:
             await_result(job)
 
     def end(self) -> None:
-        """End the thread; a job that has not begun is dropped."""
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
+        """End the thread; a job that has not begun is dropped.
+
+        What the job writes to may be closed afterwards: an interrupt of the wait is raised when
+        the thread has ended.
+        """
+        if self._pool is None:
+            return
+        interrupt: BaseException | None = None
+        while True:
+            try:
+                self._pool.shutdown(cancel_futures=True)
+                break
+            except BaseException as error:
+                interrupt = error
+        if interrupt is not None:
+            raise interrupt
 
 
 def map_in_order(

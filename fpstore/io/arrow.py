@@ -623,21 +623,16 @@ def _texts(
     def texts(values: Any) -> Sequence[Any]:
         if not is_text(values.type) or projection.roles:
             return text_values(values.to_pylist(), name, projection, named_error)
-        if values.null_count:
-            return values.to_pylist()  # type: ignore[no-any-return]
-        return TextColumn(string_column(values, "text", named_error))
+        strings = string_column(values.fill_null(""), "text", named_error)
+        return values.to_pylist() if values.null_count else TextColumn(strings)
 
     if not types.is_dictionary(column.type) or column.null_count or projection.roles:
-        try:
-            return texts(to_plain(column)), None
-        except UnicodeDecodeError:  # beside nulls
-            string_column(to_plain(column).fill_null(""), "text", named_error)
-            raise
+        return texts(to_plain(column)), None
     used, which = np.unique(dictionary_codes(column), return_inverse=True)
     try:
         return texts(to_plain(column.dictionary).take(_array(used))), which
     except InputError:  # of a value of the dictionary: the first row that has it is named
-        string_column(to_plain(column), "text", named_error)
+        string_column(to_plain(column).fill_null(""), "text", named_error)
         raise
 
 

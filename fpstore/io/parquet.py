@@ -515,8 +515,11 @@ def write_batches(
             worker.wait()
         finally:
             worker.end()
-    finally:
-        writer.close()
+    except BaseException:
+        with suppress(OSError, arrow.ArrowException):  # the first error is the one to tell
+            writer.close()
+        raise
+    writer.close()
 
 
 class ParquetEncoder(Encoder):

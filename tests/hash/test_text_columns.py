@@ -10,9 +10,11 @@ import pytest
 
 import fpstore
 from fpstore import MinHash, SimHash
+from fpstore.base import pools
 from fpstore.base.strings import StringColumn, TextColumn
 from fpstore.hashing.plain_pages import PlainPages
 from fpstore.io.parquet import ParquetRows
+from fpstore.io.row_copy import KeptRows
 
 PAGE = "<!DOCTYPE html><html><body><p>Salt &amp; pepper</p></body></html>"
 TEXTS = [
@@ -81,6 +83,60 @@ def test_texts_of_arrow_that_are_not_utf8_are_refused_by_their_row(tmp_path, dic
     for source in (table, tmp_path / "t.parquet"):
         with pytest.raises(fpstore.InputError, match=r"row 3: text: the text is not valid UTF-8"):
             fpstore.dedup(source, text="text")
+
+
+def test_a_broken_value_beside_a_null_in_a_dictionary_is_refused_by_its_row():
+    offsets = np.array([0, 2, 2], np.int32).tobytes()
+    values = pa.Array.from_buffers(
+        pa.string(), 2, list(map(pa.py_buffer, (b"\x01", offsets, b"x\xff")))
+    )
+    text = pa.DictionaryArray.from_arrays(pa.array([1, 0], pa.int8()), values)
+    with pytest.raises(fpstore.InputError, match=r"row 2: text: the text is not valid UTF-8"):
+        fpstore.dedup(pa.table({"text": text, "key": ["a", "b"]}), text="text", key="key")
+
+
+def test_a_writer_is_closed_when_its_thread_has_ended(tmp_path, monkeypatch):
+    """A second interrupt ended the wait for the thread, and the file was closed under it."""
+    pq.write_table(pa.table({"text": ["a b c d", "e f g h"]}), tmp_path / "t.parquet")
+    events, may_end = [], threading.Event()
+    close, shutdown = pq.ParquetWriter.close, pools.Pool.shutdown
+
+    def encode(*arguments):
+        may_end.wait()
+        events.append("encoded")
+
+    def noted_close(writer):
+        events.append("closed")
+        close(writer)
+
+    def interrupted(pool, *arguments, **options):
+        if not may_end.is_set():
+            events.append("interrupted")
+            if events.count("interrupted") == 3:
+                may_end.set()
+            raise KeyboardInterrupt
+        shutdown(pool, *arguments, **options)
+
+    monkeypatch.setattr(pq.ParquetWriter, "write_table", encode)
+    monkeypatch.setattr(pq.ParquetWriter, "close", noted_close)
+    source = ParquetRows([str(tmp_path / "t.parquet")], again=True)
+    monkeypatch.setattr(pools.Worker, "wait", stop_after_the_first(pools.Worker.wait))
+    monkeypatch.setattr(pools.Pool, "shutdown", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        KeptRows(np.ones(2, bool)).write(source, slice(0, 2), tmp_path / "o.parquet", threads=2)
+    assert events == ["interrupted"] * 3 + ["encoded", "closed"]
+    assert not (tmp_path / "o.parquet").exists()
+
+
+def stop_after_the_first(wait):
+    """Return a wait that is interrupted when there is a job to wait for."""
+
+    def interrupted(worker):
+        if worker._job is not None:
+            raise KeyboardInterrupt
+        wait(worker)
+
+    return interrupted
 
 
 def test_threads_copy_the_same_bytes_in_many_row_groups(tmp_path, set_limits, monkeypatch):

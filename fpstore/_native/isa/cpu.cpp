@@ -82,7 +82,7 @@ const Kernels& kernels(unsigned width) {
 
 const ColumnKernels& column_kernels() { return *in_use().columns; }
 const PairKernels& pair_kernels() { return *in_use().pairs; }
-LowerMinima lower_minima_in_use() { return in_use().lower_minima; }
+const TextKernels& text_kernels() { return in_use().text; }
 
 bool select_kernels(const char* name) {
   const KernelSets* k = *name ? kernels_named(name) : best();

@@ -13,6 +13,7 @@
 #include "search/locate.hpp"
 #include "search/probe.hpp"
 #include "search/scan.hpp"
+#include "text/bit_planes.hpp"
 #include "text/minima.hpp"
 
 namespace fpstore {
@@ -84,15 +85,17 @@ constexpr PairKernels kPairs{{join_rows<Tags, 1>, join_rows<Tags, 2>, join_rows<
                              {group_rows<1>, group_rows<2>, group_rows<4>},
                              {link_group<1>, link_group<2>, link_group<4>}};
 
-template <template <class> class Isa, class Tags>
+template <template <class> class Isa, class Tags, class Text>
 constexpr KernelSets make_sets(const char* name) {
+  constexpr size_t kBytes = Isa<Width<64>>::kVectorBytes;
   return KernelSets{make_set<Isa<Width<32>>>(name),
                     make_set<Isa<Width<64>>>(name),
                     make_set<Isa<Width<128>>>(name),
                     make_set<Isa<Width<256>>>(name),
                     &kColumns<Tags>,
                     &kPairs<Tags>,
-                    lower_minima<Isa<Width<64>>::kVectorBytes, Isa<Width<64>>::kMinimaVectors>};
+                    {Text::word_starts, Text::char_starts, Text::hash_shingles, count_bits<kBytes>,
+                     lower_minima<kBytes, Isa<Width<64>>::kMinimaVectors>}};
 }
 
 }  // namespace FPSTORE_ISA

@@ -7,7 +7,7 @@
 #include "isa/runtime.hpp"
 #include "search/request.hpp"
 #include "search/sink.hpp"
-#include "text/minima_request.hpp"
+#include "text/text_kernels.hpp"
 
 namespace fpstore {
 
@@ -59,12 +59,12 @@ struct Kernels {
 struct ColumnKernels;  // columns/request.hpp
 struct PairKernels;    // pairs/request.hpp
 
-// The kernels of an instruction set: for each width, of column tables, of joins, of MinHash.
+// The kernels of an instruction set: for each width, of column tables, of joins, of texts.
 struct KernelSets {
   Kernels bits_32, bits_64, bits_128, bits_256;
   const ColumnKernels* columns;
   const PairKernels* pairs;
-  LowerMinima lower_minima;
+  TextKernels text;
 };
 extern const KernelSets kScalar;
 extern const KernelSets kAvx2;
@@ -80,7 +80,7 @@ constexpr const char* kSetNames[] = {"scalar", "avx2", "avx512", "neon"};
 const Kernels& kernels(unsigned width);
 const ColumnKernels& column_kernels();
 const PairKernels& pair_kernels();
-LowerMinima lower_minima_in_use();
+const TextKernels& text_kernels();
 const char* wanted_isa();  // FPSTORE_ISA, empty when it is not set
 const KernelSets* kernels_named(const char* name);
 bool select_kernels(const char* name);

@@ -1,9 +1,10 @@
 // The kernels for aarch64 machines.
 #include "isa/neon.hpp"
 #include "isa/kernel_set.hpp"
+#include "text/shingles.hpp"
 
 namespace fpstore {
 
-const KernelSets kNeon = make_sets<Neon, NeonTags>("neon");
+const KernelSets kNeon = make_sets<Neon, NeonTags, PortableText>("neon");
 
 }  // namespace fpstore

@@ -102,7 +102,7 @@ class TextFeatures {
                uint64_t seed, unsigned row_words, Words weighted, Counts weights,
                uint32_t other_weight, Words stops, Counts fields)
       : weighted_(weighted), stops_(stops), weights_(weights), fields_(fields) {
-    need(length >= 1, "shingle length is at least 1");
+    need(length >= 1 && length <= kMaxLength, "shingle length is at least 1, and not above 65535");
     need(fields.size(), "a row has a text for each field");
     need(weighted.size() == weights.size(), "a weight for each feature");
     check_weights(fields, "the weight of a field is 1 to 65535");

@@ -2,18 +2,20 @@
 #pragma once
 #include <cstring>
 
-#include "format/common.hpp"
+#include "isa/kernels.hpp"
 
 namespace fpstore {
 
 // Counts set bits per position over many words with vertical counters: plane i holds bit i of all
-// 64 counts. Words are taken sixteen at a time through a tree of carry-save adders (Harley and
-// Seal), so that only one carry in sixteen words ripples.
+// 64 counts.
 class BitCounter {
  public:
+  // At most kMaxCounted words at a time.
+  void add(const uint64_t* words, size_t n) { kernels_.count_bits(words, n, planes_); }
+
   void add(uint64_t word) {
-    group_[added_++ % kGroup] = word;
-    if (added_ % kGroup == 0) ripple(add_tree(group_, 3), 4);
+    group_[held_++] = word;
+    if (held_ == kGroup) finish();
   }
 
   // Adds its counts, times 2 to the power of `shift`, to others.
@@ -38,25 +40,12 @@ class BitCounter {
 
   void clear() {
     memset(planes_, 0, sizeof planes_);
-    added_ = 0;
+    held_ = 0;
   }
 
  private:
-  static constexpr unsigned kGroup = 16, kPlanes = 64;
+  static constexpr unsigned kGroup = 64, kPlanes = 64;
 
-  // Adds two words to plane i; what they carry counts for plane i + 1.
-  uint64_t add_two(unsigned i, uint64_t a, uint64_t b) {
-    const uint64_t u = planes_[i] ^ a;
-    const uint64_t carry = (planes_[i] & a) | (u & b);
-    planes_[i] = u ^ b;
-    return carry;
-  }
-  // Adds the 2 << i words at w to the planes from 0 to i.
-  uint64_t add_tree(const uint64_t* w, unsigned i) {
-    if (i == 0) return add_two(0, w[0], w[1]);
-    const uint64_t low = add_tree(w, i - 1);
-    return add_two(i, low, add_tree(w + (1u << i), i - 1));
-  }
   void ripple(uint64_t carry, unsigned i) {
     for (; carry && i < kPlanes; ++i) {
       const uint64_t next = planes_[i] & carry;
@@ -66,13 +55,14 @@ class BitCounter {
   }
 
   void finish() {
-    for (unsigned i = 0; i < added_ % kGroup; ++i) ripple(group_[i], 0);
-    added_ = 0;
+    if (held_) add(group_, held_);
+    held_ = 0;
   }
 
+  const TextKernels& kernels_ = text_kernels();
   uint64_t planes_[kPlanes] = {};
   uint64_t group_[kGroup];
-  uint64_t added_ = 0;
+  size_t held_ = 0;
 };
 
 // The same with weights, by a counter for each bit of a weight: most weights have few.

@@ -67,7 +67,9 @@ class SetWriter {
   SetWriter(const TextOptions& options, std::vector<T>* out, Choice choose)
       : options_(options), features_(options), out_(out), choose_(choose) {}
   void add(const NormalText& text, unsigned) {
-    features_.each(text, [&](uint64_t h) { choose_(h, out_); });
+    features_.each(text, [&](const uint64_t* hashes, size_t n) {
+      for (size_t i = 0; i < n; ++i) choose_(hashes[i], out_);
+    });
     units_ = features_.units_of_one(text);
   }
   bool finish(uint64_t* row) {

@@ -2,9 +2,10 @@
 #pragma once
 #include <algorithm>
 
-#include "format/xxh64.hpp"
+#include "isa/kernels.hpp"
 #include "text/hash_counts.hpp"
 #include "text/normal.hpp"
+#include "text/shingles.hpp"
 
 namespace fpstore {
 
@@ -53,30 +54,10 @@ struct TextOptions {
 };
 
 constexpr unsigned kMaxRowWords = 4;
+constexpr unsigned kMaxLength = (1u << 16) - 1;  // of shingles
 constexpr unsigned kMaxFunctions =
     64 * kMaxRowWords + 2048;  // of MinHash, for a fingerprint and for bands
 constexpr uint32_t kMaxWeight = (1u << 16) - 1;
-
-// XXH64 of features, which have few bytes, of numbers that no processor foresees: the last ones are
-// taken without a branch, from memory of which 8 bytes behind may be read.
-struct Xxh64 {
-  uint64_t seed;
-  uint64_t operator()(const uint8_t* p, size_t size) const {
-    using namespace xxh;
-    if (size >= 32) return xxh64(p, size, seed);
-    uint64_t h = seed + kP5 + size;
-    for (const uint8_t* const end = p + (size & 24); p < end; p += 8)
-      h = rotl(h ^ lane(0, load64(p)), 27) * kP1 + kP4;
-    const uint64_t four = rotl(h ^ (load32(p) * kP1), 23) * kP2 + kP3;
-    h = size & 4 ? four : h;
-    p += size & 4;
-    for (size_t i = 0; i < 3; ++i) {
-      const uint64_t next = rotl(h ^ (p[i] * kP5), 11) * kP1;
-      h = i < (size & 3) ? next : h;
-    }
-    return avalanche(h);
-  }
-};
 
 // Fowler, Noll and Vo's hash of 64 bits, variant 1a.
 struct Fnv1a {
@@ -143,11 +124,12 @@ class WeightTable {
 // spaces in it. A text shorter than one shingle is one feature.
 class Features {
  public:
-  explicit Features(const TextOptions& options) : options_(options), weights_(options.weights) {}
+  explicit Features(const TextOptions& options)
+      : options_(options), weights_(options.weights), starts_(options.length + kBlock) {}
 
-  // Calls use(hash) for every feature of a text.
+  // Calls use(hashes, number) for the features of a text, many at a time.
   template <class Use>
-  void each(const NormalText& text, Use use) const {
+  void each(const NormalText& text, Use use) {
     if (text.size() == 0) return;
     if (options_.words)
       each_unit(text, NextWord{}, use);
@@ -165,8 +147,13 @@ class Features {
   template <class Use>
   void each_distinct(const NormalText& text, Use use) {
     seen_.clear(text.size() / kFeatureBytes);
-    each(text, [&](uint64_t h) {
-      if (seen_.insert(h)) use(h);
+    each(text, [&](uint64_t* hashes, size_t n) {
+      size_t count = 0;
+      for (size_t i = 0; i < n; ++i) {
+        const uint64_t h = hashes[i];
+        if (seen_.insert(h)) hashes[count++] = h;
+      }
+      use(hashes, count);
     });
   }
 
@@ -174,7 +161,9 @@ class Features {
   template <class Use>
   void each_weighed(const NormalText& text, unsigned field, Use use) {
     seen_.clear(text.size() / kFeatureBytes);
-    each(text, [&](uint64_t h) { seen_.insert(h); });
+    each(text, [&](const uint64_t* hashes, size_t n) {
+      for (size_t i = 0; i < n; ++i) seen_.insert(hashes[i]);
+    });
     seen_.each([&](uint64_t h, uint64_t count) {
       use(h, weight_of(h, count) * options_.field_weights[field]);
     });
@@ -199,49 +188,56 @@ class Features {
   }
 
   template <class Next, class Use>
-  void each_unit(const NormalText& text, Next next, Use use) const {
-    if (options_.hash == FeatureHash::xxh64)
-      each_hash(text, next, Xxh64{options_.seed}, use);
-    else
-      each_hash(text, next, Fnv1a{}, use);
-  }
-
-  template <class Next, class Hash, class Use>
-  void each_hash(const NormalText& text, Next next, Hash hash, Use use) const {
-    if (Next::kGap && options_.stop_count)
-      each_with_stop(text, next, hash, use);
-    else
-      each_shingle(text, next, hash, use);
-  }
-
-  // Calls use(hash) for every shingle of a text, which is not empty.
-  template <class Next, class Hash, class Use>
-  void each_shingle(const NormalText& text, Next next, Hash hash, Use use) const {
-    const uint8_t* const end = text.data() + text.size() + Next::kGap;
-    const uint8_t* back = text.data();   // the shingle's first unit
-    const uint8_t* front = text.data();  // the unit behind its last
-    for (unsigned i = 0; i < options_.length && front < end; ++i) front = next(front);
-    use(hash(back, static_cast<size_t>(front - back) - Next::kGap));
-    while (front < end) {
-      if (!Next::kGap && end - front >= 8 && !((load64(back) | load64(front)) & kHighBits)) {
-        // Characters of one byte each leave and enter: the next shingles have as many bytes.
-        const size_t size = static_cast<size_t>(front - back);
-        for (unsigned i = 0; i < 8; ++i) use(hash(++back, size));
-        front += 8;
-        continue;
-      }
-      back = next(back);
-      front = next(front);
-      use(hash(back, static_cast<size_t>(front - back) - Next::kGap));
+  void each_unit(const NormalText& text, Next next, Use use) {
+    const bool with_stop = Next::kGap && options_.stop_count;
+    if (options_.hash == FeatureHash::fnv1a) {
+      if (with_stop) return each_with_stop(text, next, Fnv1a{}, use);
+      return each_block<Next>(text, use, [](const Shingles& shingles, size_t n, uint64_t* hashes) {
+        for (size_t i = 0; i < n; ++i)
+          hashes[i] = Fnv1a{}(shingles.text + shingles.starts[i],
+                              static_cast<size_t>(shingles.starts[i + shingles.length] -
+                                                  shingles.starts[i] - shingles.gap));
+      });
     }
+    if (with_stop) return each_with_stop(text, next, Xxh64{options_.seed}, use);
+    each_block<Next>(text, use, [&](const Shingles& shingles, size_t n, uint64_t* hashes) {
+      kernels_.hash_shingles(shingles, n, options_.seed, hashes);
+    });
+  }
+
+  // Calls use(hashes, number) for the shingles of a text, which is not empty, many at a time. The
+  // starts of the units of a shingle stay for the next time; behind the last unit is another start.
+  template <class Next, class Use, class Hash>
+  void each_block(const NormalText& text, Use use, Hash hash) {
+    const auto find = Next::kGap ? kernels_.word_starts : kernels_.char_starts;
+    UnitSearch search{text.data(), 1, text.size() + 1 + Next::kGap};
+    const Shingles shingles{text.data(), starts_.data(), options_.length, Next::kGap};
+    size_t count = 1;
+    bool is_short = true;  // fewer units than a shingle has
+    starts_[0] = 0;
+    while (search.at < search.end) {
+      count += find(&search, starts_.data() + count, options_.length + kBlock - count);
+      if (count <= options_.length) continue;
+      const size_t n = count - options_.length;
+      hash(shingles, n, hashes_);
+      use(hashes_, n);
+      std::copy_n(starts_.data() + n, options_.length, starts_.data());
+      count = options_.length;
+      is_short = false;
+    }
+    if (!is_short) return;
+    starts_[options_.length] = starts_[count - 1];
+    hash(shingles, 1, hashes_);
+    use(hashes_, 1);
   }
 
   // The same for the shingles that have a stop word.
   template <class Next, class Hash, class Use>
-  void each_with_stop(const NormalText& text, Next next, Hash hash, Use use) const {
+  void each_with_stop(const NormalText& text, Next next, Hash hash, Use use) {
     const uint8_t* const end = text.data() + text.size() + Next::kGap;
     const uint8_t *back = text.data(), *front = back, *stop = nullptr;  // of the last stop word
     unsigned units = 0;
+    size_t n = 0;
     while (front < end) {
       const uint8_t* const behind = next(front);
       if (std::binary_search(options_.stops, options_.stops + options_.stop_count,
@@ -250,16 +246,24 @@ class Features {
       front = behind;
       if (++units > options_.length) back = next(back);
       if ((units >= options_.length || front >= end) && stop >= back && stop)
-        use(hash(back, static_cast<size_t>(front - back) - Next::kGap));
+        hashes_[n++] = hash(back, static_cast<size_t>(front - back) - Next::kGap);
+      if (n == kBlock || front >= end) {
+        use(hashes_, n);
+        n = 0;
+      }
     }
   }
 
   static constexpr size_t kFeatureBytes = 8;  // of a text, for one different feature: at first
   static constexpr uint64_t kMaxTimes = uint64_t{1} << 24;
+  static constexpr size_t kBlock = kMaxCounted;  // features at a time
 
   const TextOptions& options_;
   WeightTable weights_;
   HashCounts seen_;
+  const TextKernels& kernels_ = text_kernels();
+  std::vector<uint64_t> starts_;
+  uint64_t hashes_[kBlock];
 };
 
 }  // namespace fpstore

@@ -86,7 +86,7 @@ class SetMinima {
   bool known_ = false;
   const TextOptions options_;
   HashFunctions functions_;
-  LowerMinima lower_ = lower_minima_in_use();
+  LowerMinima lower_ = text_kernels().lower_minima;
 };
 
 // The samples that functions take of a weighted set. Ioffe, *Improved consistent sampling, weighted
@@ -162,7 +162,9 @@ class SetMaker {
  public:
   explicit SetMaker(const TextOptions& options) : features_(options), minima_(options) {}
   void add(const NormalText& text, unsigned) {
-    features_.each(text, [&](uint64_t h) { minima_.add(h); });
+    features_.each(text, [&](const uint64_t* hashes, size_t n) {
+      for (size_t i = 0; i < n; ++i) minima_.add(hashes[i]);
+    });
   }
   bool finish(uint64_t* row) { return minima_.finish(row); }
 

@@ -56,8 +56,8 @@ class UnitWriter {
 
   // Makes room for n bytes, and for the padding.
   void reserve(size_t more) {
-    if (room_ - size_ >= more + NormalText::kPadding) return;
-    bytes_->resize(2 * room_ + more + NormalText::kPadding);
+    if (room_ - size_ >= more + kTextPadding) return;
+    bytes_->resize(2 * room_ + more + kTextPadding);
     out_ = bytes_->data();
     room_ = bytes_->size();
   }
@@ -100,7 +100,7 @@ class UnitWriter {
   // Puts the padding. Returns the size without it.
   size_t finish() {
     if (size_ && !in_unit_) --size_;
-    memset(out_ + size_, ' ', NormalText::kPadding);
+    memset(out_ + size_, ' ', kTextPadding);
     return size_;
   }
 

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "text/text_kernels.hpp"
+
 namespace fpstore {
 
 constexpr uint32_t kCodePoints = 0x110000, kPagePoints = 256;
@@ -52,8 +54,6 @@ struct UnknownForms {
 // A text in its normal form: units are words with one space between two, or characters.
 class NormalText {
  public:
-  static constexpr size_t kPadding = 32;  // spaces behind it, which may be read
-
   // Takes the UTF-8 bytes of a text from start to end, which may have surrogates, and any bytes
   // without harm. Notes what is unknown: if there is anything, what comes of the text is of no use.
   // A text of which nothing is left is unknown as a whole, unless a passage of it is as it is.

@@ -6,6 +6,9 @@ namespace fpstore {
 
 namespace {
 
+// Word w of the hash of a feature, from 1 on.
+uint64_t feature_word(uint64_t hash, unsigned w) { return xxh::avalanche(hash + w * xxh::kP1); }
+
 // A fingerprint of the texts of a row.
 class Simhash {
  public:
@@ -16,9 +19,9 @@ class Simhash {
       features_.each_weighed(text, field,
                              [&](uint64_t h, uint64_t weight) { add_weighed(h, weight); });
     else if (options_.counting == Counting::distinct)
-      features_.each_distinct(text, [&](uint64_t h) { count(h); });
+      features_.each_distinct(text, [&](const uint64_t* h, size_t n) { count(h, n); });
     else
-      features_.each(text, [&](uint64_t h) { count(h); });
+      features_.each(text, [&](const uint64_t* h, size_t n) { count(h, n); });
   }
 
   bool finish(uint64_t* row) {
@@ -32,12 +35,13 @@ class Simhash {
   }
 
  private:
-  void count(uint64_t hash) {
-    ++added_;
-    if (options_.row_words == 1) return plain_[0].add(hash);
-    uint64_t words[kMaxRowWords];
-    feature_row(hash, options_.row_words, words);
-    for (unsigned w = 0; w < options_.row_words; ++w) plain_[w].add(words[w]);
+  void count(const uint64_t* hashes, size_t n) {
+    added_ += n;
+    plain_[0].add(hashes, n);
+    for (unsigned w = 1; w < options_.row_words; ++w) {
+      for (size_t i = 0; i < n; ++i) words_[i] = feature_word(hashes[i], w);
+      plain_[w].add(words_, n);
+    }
   }
   void add_weighed(uint64_t hash, uint64_t weight) {
     added_ += weight;
@@ -51,13 +55,14 @@ class Simhash {
   BitCounter plain_[kMaxRowWords];
   WeightCounter weighed_[kMaxRowWords];
   uint64_t added_ = 0;  // weight in the row under way
+  uint64_t words_[kMaxCounted];
 };
 
 }  // namespace
 
 void feature_row(uint64_t hash, unsigned row_words, uint64_t* row) {
   row[0] = hash;
-  for (unsigned w = 1; w < row_words; ++w) row[w] = xxh::avalanche(hash + w * xxh::kP1);
+  for (unsigned w = 1; w < row_words; ++w) row[w] = feature_word(hash, w);
 }
 
 uint64_t feature_hash(FeatureHash hash, const uint8_t* data, size_t size, uint64_t seed) {

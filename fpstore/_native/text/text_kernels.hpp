@@ -1,0 +1,40 @@
+// The hot loops of the fingerprints of texts, as each instruction set has them.
+#pragma once
+#include "text/minima_request.hpp"
+
+namespace fpstore {
+
+// Bytes behind a text in its normal form, all of them spaces, which the loops may read.
+constexpr size_t kTextPadding = 64;
+constexpr size_t kStartsBehind = 64;  // of starts, for which there is room behind those in use
+
+// Where units start: in the bytes of a text from `at` on, before `end`, whose size and one more are
+// the last. A byte behind a space starts a word; one that continues no character starts one.
+struct UnitSearch {
+  const uint8_t* text;
+  size_t at;
+  size_t end;
+};
+
+// Shingle i is from starts[i] to starts[i + length], but for a gap between two units.
+struct Shingles {
+  const uint8_t* text;
+  const uint64_t* starts;
+  size_t length;
+  size_t gap;
+};
+
+struct TextKernels {
+  // Appends the starts of units, at most so many, and returns how many. The search moves on; it is
+  // at its end, or there is no room for those of kStartsBehind more bytes.
+  size_t (*word_starts)(UnitSearch* search, uint64_t* starts, size_t room);
+  size_t (*char_starts)(UnitSearch* search, uint64_t* starts, size_t room);
+  // The XXH64 of n shingles.
+  void (*hash_shingles)(const Shingles& shingles, size_t n, uint64_t seed, uint64_t* hashes);
+  // Adds the bits of n words, at most kMaxCounted, to 64 counts: plane i holds bit i of each.
+  void (*count_bits)(const uint64_t* words, size_t n, uint64_t* planes);
+  LowerMinima lower_minima;
+};
+constexpr size_t kMaxCounted = 1024;
+
+}  // namespace fpstore

@@ -20,7 +20,7 @@ struct BitPlanes {
 
   void add_group(const Lanes* group) {
     const Lanes carry = add_tree(group, 3);
-    ripple(carry, 4);
+    ripple(carry, 4, kPlanes);
   }
 
   // Adds two vectors to plane i; what they carry counts for plane i + 1.
@@ -35,8 +35,8 @@ struct BitPlanes {
     const Lanes low = add_tree(v, i - 1);
     return add_two(i, low, add_tree(v + (1u << i), i - 1));
   }
-  void ripple(Lanes carry, unsigned i) {
-    for (; i < kPlanes; ++i) {
+  void ripple(Lanes carry, unsigned i, unsigned end) {
+    for (; i < end; ++i) {
       const Lanes next = planes[i] & carry;
       planes[i] ^= carry;
       carry = next;
@@ -84,10 +84,16 @@ void count_bits(const uint64_t* words, size_t n, uint64_t* planes) {
     memcpy(group, words, sizeof group);
     sums.add_group(group);
   }
-  if (n) {
+  if (n > kWords / 2) {
     memset(group, 0, sizeof group);
     memcpy(group, words, n * sizeof(uint64_t));
     sums.add_group(group);
+    n = 0;
+  }
+  for (constexpr size_t kOne = kWords / kGroup; n; n -= n < kOne ? n : kOne, words += kOne) {
+    Lanes<kBytes> few = {};
+    memcpy(&few, words, (n < kOne ? n : kOne) * sizeof(uint64_t));
+    sums.ripple(few, 0, used);
   }
   add_planes<kBytes>(sums.planes, used, planes);
 }

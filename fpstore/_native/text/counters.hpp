@@ -11,7 +11,10 @@ namespace fpstore {
 class BitCounter {
  public:
   // At most kMaxCounted words at a time.
-  void add(const uint64_t* words, size_t n) { kernels_.count_bits(words, n, planes_); }
+  void add(const uint64_t* words, size_t n) {
+    count_ += n;
+    kernels_.count_bits(words, n, planes_);
+  }
 
   void add(uint64_t word) {
     group_[held_++] = word;
@@ -21,7 +24,9 @@ class BitCounter {
   // Adds its counts, times 2 to the power of `shift`, to others.
   void add_to(BitCounter* other, unsigned shift) {
     finish();
-    for (unsigned i = 0; i + shift < kPlanes; ++i) other->ripple(planes_[i], i + shift);
+    for (unsigned i = 0; i < used() && i + shift < kPlanes; ++i)
+      other->ripple(planes_[i], i + shift);
+    other->count_ += count_ << shift;
   }
 
   // The positions whose bit is set in more than half of `total`, by a comparison of all 64 counts
@@ -39,12 +44,14 @@ class BitCounter {
   }
 
   void clear() {
-    memset(planes_, 0, sizeof planes_);
-    held_ = 0;
+    memset(planes_, 0, used() * sizeof planes_[0]);
+    held_ = count_ = 0;
   }
 
  private:
   static constexpr unsigned kGroup = 64, kPlanes = 64;
+
+  unsigned used() const { return count_ ? 64 - first_bit(count_) : 0; }
 
   void ripple(uint64_t carry, unsigned i) {
     for (; carry && i < kPlanes; ++i) {
@@ -63,6 +70,7 @@ class BitCounter {
   uint64_t planes_[kPlanes] = {};
   uint64_t group_[kGroup];
   size_t held_ = 0;
+  uint64_t count_ = 0;  // no plane has a bit that this has not room for
 };
 
 // The same with weights, by a counter for each bit of a weight: most weights have few.

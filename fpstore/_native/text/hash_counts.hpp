@@ -14,9 +14,13 @@ class HashCounts {
   void clear(size_t expected) {
     unsigned bits = kMinBits;
     while (bits < kMaxFirstBits && (size_t{1} << bits) < expected * 2) ++bits;
-    slots_.assign(size_t{1} << bits, Slot{0, 0});
+    if (slots_.size() == size_t{1} << bits && used_.size() * 4 < slots_.size())
+      for (const size_t i : used_) slots_[i] = Slot{0, 0};
+    else
+      slots_.assign(size_t{1} << bits, Slot{0, 0});
     shift_ = 64 - bits;
-    used_ = zeros_ = 0;
+    used_.clear();
+    zeros_ = 0;
   }
 
   // True when the hash was not there.
@@ -25,7 +29,8 @@ class HashCounts {
     Slot& slot = slot_of(hash);
     if (slot.count++) return false;
     slot.hash = hash;
-    if (++used_ * 2 > slots_.size()) grow();
+    used_.push_back(static_cast<size_t>(&slot - slots_.data()));
+    if (used_.size() * 2 > slots_.size()) grow();
     return true;
   }
 
@@ -33,8 +38,7 @@ class HashCounts {
   template <class Use>
   void each(Use use) const {
     if (zeros_) use(uint64_t{0}, zeros_);
-    for (const Slot& slot : slots_)
-      if (slot.count) use(slot.hash, slot.count);
+    for (const size_t i : used_) use(slots_[i].hash, slots_[i].count);
   }
 
  private:
@@ -54,8 +58,11 @@ class HashCounts {
     std::vector<Slot> old(slots_.size() * 2, Slot{0, 0});
     old.swap(slots_);
     --shift_;
-    for (const Slot& slot : old)
-      if (slot.count) slot_of(slot.hash) = slot;
+    for (size_t& i : used_) {
+      Slot& slot = slot_of(old[i].hash);
+      slot = old[i];
+      i = static_cast<size_t>(&slot - slots_.data());
+    }
   }
 
   // One salt per process. XXH64 is public: without a salt, a text could be made to fill one run of
@@ -68,7 +75,7 @@ class HashCounts {
   std::vector<Slot> slots_;
   const uint64_t salt_ = salt();
   unsigned shift_ = 64;
-  size_t used_ = 0;
+  std::vector<size_t> used_;  // slots
   uint64_t zeros_ = 0;
 };
 

@@ -94,8 +94,8 @@ constexpr KernelSets make_sets(const char* name) {
                     make_set<Isa<Width<256>>>(name),
                     &kColumns<Tags>,
                     &kPairs<Tags>,
-                    {Text::word_starts, Text::char_starts, Text::hash_shingles, count_bits<kBytes>,
-                     lower_minima<kBytes, Isa<Width<64>>::kMinimaVectors>}};
+                    {Text::put_ascii, Text::word_starts, Text::char_starts, Text::hash_shingles,
+                     count_bits<kBytes>, lower_minima<kBytes, Isa<Width<64>>::kMinimaVectors>}};
 }
 
 }  // namespace FPSTORE_ISA

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "format/common.hpp"
+#include "isa/kernels.hpp"
 
 namespace fpstore {
 
@@ -62,22 +62,9 @@ class UnitWriter {
     room_ = bytes_->size();
   }
 
-  void put_ascii(const uint8_t* ascii, bool removes, const uint8_t* p, const uint8_t* end) {
-    if (removes) return put_some_ascii(ascii, p, end);
-    const uint8_t* const start = p;
-    const size_t size = size_;
-    const unsigned in_unit = in_unit_;
-    for (; p < end; ++p) {
-      const uint8_t c = ascii[*p];
-      const unsigned is_unit = c != ' ';
-      out_[size_] = c;
-      size_ += is_unit | in_unit_;
-      in_unit_ = is_unit;
-    }
-    if (behind_ascii(out_ + size, out_ + size_) == out_ + size_) return;
-    size_ = size;  // an ignored character was met, as in few texts
-    in_unit_ = in_unit;
-    put_some_ascii(ascii, start, end);
+  void put_ascii(const uint8_t* ascii, const uint8_t* p, const uint8_t* end) {
+    const AsciiRun run{ascii, p, static_cast<size_t>(end - p)};
+    size_ += kernels_.put_ascii(run, &in_unit_, out_ + size_);
   }
   void put(const uint8_t* p, unsigned size) {
     for (unsigned i = 0; i < size; ++i) out_[size_ + i] = p[i];
@@ -105,16 +92,7 @@ class UnitWriter {
   }
 
  private:
-  void put_some_ascii(const uint8_t* ascii, const uint8_t* p, const uint8_t* end) {
-    for (; p < end; ++p) {
-      const uint8_t c = ascii[*p];
-      const unsigned is_unit = c != ' ', stays = c < kIgnoredByte;
-      out_[size_] = c;
-      size_ += (is_unit | in_unit_) & stays;
-      in_unit_ = stays ? is_unit : in_unit_;
-    }
-  }
-
+  const TextKernels& kernels_ = text_kernels();
   std::vector<uint8_t>* bytes_;
   uint8_t* out_;
   size_t room_, size_ = 0;
@@ -126,7 +104,6 @@ class UnitWriter {
 void NormalText::set(const CharMap& map, const uint8_t* text, uint64_t start, uint64_t stop,
                      UnknownForms* unknown) {
   UnitWriter writer(&bytes_);
-  const bool removes = memchr(map.ascii, kRemovedByte, 128) != nullptr;
   const uint8_t *p = text + start, *const end = text + stop;
   const size_t lines = unknown->lines.size();
   writer.reserve(static_cast<size_t>(end - p));
@@ -136,7 +113,7 @@ void NormalText::set(const CharMap& map, const uint8_t* text, uint64_t start, ui
   while (p < end) {
     const uint8_t* const rest = behind_ascii(p, end);
     if (rest != p) {
-      writer.put_ascii(map.ascii, removes, p, rest);
+      writer.put_ascii(map.ascii, p, rest);
       if (combining &&
           !std::all_of(p, rest, [&](uint8_t c) { return map.ascii[c] == kIgnoredByte; }))
         combining = 0;

@@ -11,9 +11,6 @@ namespace fpstore {
 
 constexpr uint32_t kCodePoints = 0x110000, kPagePoints = 256;
 constexpr uint64_t kHighBits = 0x8080808080808080u;  // of eight bytes: of ASCII none is set
-// In the table of ASCII characters: nothing stands for them. Of an ignored one it is as if the text
-// did not have it.
-constexpr uint8_t kIgnoredByte = 0xFE, kRemovedByte = 0xFF;
 // In a text, before and behind a passage that is in its normal form but for the number of its
 // spaces. UTF-8 has no such byte.
 constexpr uint8_t kAsItIs = 0xFF;

@@ -42,6 +42,34 @@ struct PortableText {
     uint64_t operator()(uint64_t bytes) const { return ~(bytes & ~(bytes << 1)) & kHigh; }
   };
 
+  static size_t put_ascii(const AsciiRun& run, unsigned* in_unit, uint8_t* out) {
+    size_t size = 0;
+    unsigned before = *in_unit, all_stay = 1;
+    for (size_t i = 0; i < run.size; ++i) {
+      const uint8_t c = run.table[run.text[i]];
+      const unsigned is_unit = c != ' ';
+      all_stay &= c < kIgnoredByte;
+      out[size] = c;
+      size += is_unit | before;
+      before = is_unit;
+    }
+    if (all_stay) {
+      *in_unit = before;
+      return size;
+    }
+    size = 0;
+    before = *in_unit;
+    for (size_t i = 0; i < run.size; ++i) {
+      const uint8_t c = run.table[run.text[i]];
+      const unsigned is_unit = c != ' ', stays = c < kIgnoredByte;
+      out[size] = c;
+      size += (is_unit | before) & stays;
+      before = stays ? is_unit : before;
+    }
+    *in_unit = before;
+    return size;
+  }
+
   static size_t word_starts(UnitSearch* search, uint64_t* starts, size_t room) {
     return find(search, starts, room, BehindSpaces{});
   }

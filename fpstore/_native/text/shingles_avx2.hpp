@@ -63,7 +63,68 @@ struct FourWords {
   }
 };
 
+// The places of the set bits of each byte, ascending, one to a byte.
+struct KeptPlaces {
+  uint64_t of[256] = {};
+  constexpr KeptPlaces() {
+    for (unsigned byte = 0; byte < 256; ++byte)
+      for (unsigned bit = 0, set = 0; bit < 8; ++bit)
+        if (byte >> bit & 1) of[byte] |= uint64_t{bit} << 8 * set++;
+  }
+};
+constexpr KeptPlaces kKeptPlaces;
+
 struct Avx2Text : PortableText {
+  static size_t put_ascii(const AsciiRun& run, unsigned* in_unit, uint8_t* out) {
+    __m256i rows[8];  // of the table, 16 bytes each
+    for (unsigned i = 0; i < 8; ++i)
+      rows[i] = _mm256_broadcastsi128_si256(
+          _mm_loadu_si128(reinterpret_cast<const __m128i*>(run.table + 16 * i)));
+    const __m256i space = _mm256_set1_epi8(' '),
+                  ignored = _mm256_set1_epi8(static_cast<char>(kIgnoredByte));
+    uint32_t after_space = !*in_unit;
+    uint8_t* to = out;
+    size_t i = 0;
+    for (; i + 32 <= run.size; i += 32) {
+      const __m256i text = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(run.text + i));
+      __m256i x = _mm256_setzero_si256();
+      for (unsigned k = 0; k < 8; ++k) {
+        // The place in this row; of bytes of others, the highest bit is set, which gives 0.
+        const __m256i row = _mm256_xor_si256(text, _mm256_set1_epi8(static_cast<char>(16 * k)));
+        const __m256i place = _mm256_adds_epu8(row, _mm256_set1_epi8(0x70));
+        x = _mm256_or_si256(x, _mm256_shuffle_epi8(rows[k], place));
+      }
+      const __m256i gone = _mm256_cmpeq_epi8(_mm256_max_epu8(x, ignored), x);
+      if (FPSTORE_UNLIKELY(!_mm256_testz_si256(gone, gone))) {
+        unsigned before = !after_space;
+        to += PortableText::put_ascii({run.table, run.text + i, 32}, &before, to);
+        after_space = !before;
+        continue;
+      }
+      const auto spaces = static_cast<uint32_t>(_mm256_movemask_epi8(_mm256_cmpeq_epi8(x, space)));
+      const uint32_t kept = ~(spaces & (spaces << 1 | after_space));
+      after_space = spaces >> 31;
+      if (kept == UINT32_MAX) {
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), x);
+        to += 32;
+        continue;
+      }
+      uint64_t words[4];
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(words), x);
+      for (unsigned k = 0; k < 4; ++k) {
+        const uint32_t byte = kept >> 8 * k & 0xFF;
+        const __m128i places = _mm_cvtsi64_si128(static_cast<long long>(kKeptPlaces.of[byte]));
+        const __m128i word = _mm_cvtsi64_si128(static_cast<long long>(words[k]));
+        _mm_storel_epi64(reinterpret_cast<__m128i*>(to), _mm_shuffle_epi8(word, places));
+        to += __builtin_popcount(byte);
+      }
+    }
+    *in_unit = !after_space;
+    if (i < run.size)
+      to += PortableText::put_ascii({run.table, run.text + i, run.size - i}, in_unit, to);
+    return static_cast<size_t>(to - out);
+  }
+
   static size_t word_starts(UnitSearch* search, uint64_t* starts, size_t room) {
     const __m256i space = _mm256_set1_epi8(' ');
     return find<1>(search, starts, room, [&](__m256i x) { return _mm256_cmpeq_epi8(x, space); });

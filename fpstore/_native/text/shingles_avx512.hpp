@@ -57,6 +57,34 @@ struct EightWords {
 };
 
 struct Avx512Text : Avx2Text {
+  static size_t put_ascii(const AsciiRun& run, unsigned* in_unit, uint8_t* out) {
+    const __m512i low = _mm512_loadu_si512(run.table), high = _mm512_loadu_si512(run.table + 64);
+    const __m512i space = _mm512_set1_epi8(' '),
+                  ignored = _mm512_set1_epi8(static_cast<char>(kIgnoredByte));
+    uint64_t after_space = !*in_unit;
+    uint8_t* to = out;
+    for (size_t i = 0; i < run.size; i += 64) {
+      size_t n = run.size - i < 64 ? run.size - i : 64;
+      const __m512i text = _mm512_maskz_loadu_epi8(~uint64_t{0} >> (64 - n), run.text + i);
+      __m512i x = _mm512_permutex2var_epi8(low, text, high);
+      uint64_t live = ~uint64_t{0} >> (64 - n);
+      const uint64_t stays = _mm512_mask_cmplt_epu8_mask(live, x, ignored);
+      if (FPSTORE_UNLIKELY(stays != live)) {
+        x = _mm512_maskz_compress_epi8(stays, x);
+        n = static_cast<size_t>(__builtin_popcountll(stays));
+        if (!n) continue;
+        live = ~uint64_t{0} >> (64 - n);
+      }
+      const uint64_t spaces = _mm512_mask_cmpeq_epi8_mask(live, x, space);
+      const uint64_t kept = live & ~(spaces & (spaces << 1 | after_space));
+      after_space = spaces >> (n - 1);
+      _mm512_storeu_si512(to, _mm512_maskz_compress_epi8(kept, x));
+      to += __builtin_popcountll(kept);
+    }
+    *in_unit = !after_space;
+    return static_cast<size_t>(to - out);
+  }
+
   static size_t word_starts(UnitSearch* search, uint64_t* starts, size_t room) {
     const __m512i space = _mm512_set1_epi8(' ');
     return find<1>(search, starts, room,

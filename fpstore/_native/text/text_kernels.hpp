@@ -24,7 +24,20 @@ struct Shingles {
   size_t gap;
 };
 
+// ASCII characters that become others, by a table of 128 bytes: ' ' is a separator, of which one
+// stays behind a unit, and nothing stands for kIgnoredByte and above.
+struct AsciiRun {
+  const uint8_t* table;
+  const uint8_t* text;
+  size_t size;
+};
+// Of an ignored character it is as if the text did not have it.
+constexpr uint8_t kIgnoredByte = 0xFE, kRemovedByte = 0xFF;
+
 struct TextKernels {
+  // Puts what a run of ASCII characters becomes, and returns how many bytes; kTextPadding more may
+  // be written. in_unit is 1 behind a byte that is no separator, else 0.
+  size_t (*put_ascii)(const AsciiRun& run, unsigned* in_unit, uint8_t* out);
   // Appends the starts of units, at most so many, and returns how many. The search moves on; it is
   // at its end, or there is no room for those of kStartsBehind more bytes.
   size_t (*word_starts)(UnitSearch* search, uint64_t* starts, size_t room);

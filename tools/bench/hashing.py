@@ -33,12 +33,28 @@ MAKERS: dict[str, dict[str, fpstore.SimHash | fpstore.MinHash]] = {
         "MinHash": fpstore.MinHash(),
     },
     "english with accents": {"MinHash": fpstore.MinHash()},
+    "english of 100 characters": {
+        "the default": fpstore.SimHash(),
+        "characters 4": fpstore.SimHash(shingle="chars", size=4, weighting="count"),
+        "words 3": fpstore.SimHash(shingle="words", size=3, weighting="count"),
+        "MinHash": fpstore.MinHash(),
+    },
     "chinese": {
         "the default": fpstore.SimHash(),
         "characters 2": fpstore.SimHash(shingle="chars", size=2, weighting="count"),
         "MinHash": fpstore.MinHash(),
     },
+    "chinese, full-width": {
+        "the default": fpstore.SimHash(),
+        "characters 2": fpstore.SimHash(shingle="chars", size=2, weighting="count"),
+        "MinHash": fpstore.MinHash(),
+    },
 }
+SHORT_CHARS = 100
+# of a text without other ASCII characters
+FULL_WIDTH = dict.fromkeys(range(128)) | str.maketrans(
+    ",.;:!?()", "\uff0c\u3002\uff1b\uff1a\uff01\uff1f\uff08\uff09"
+)
 ACCENTS = str.maketrans("aeiou", "\u00e0\u00e9\u00ee\u00f6\u00fc")
 
 
@@ -54,7 +70,9 @@ def hash_(bench: Bench) -> Result:
     for language, texts in (
         ("english", english),
         ("english with accents", accents),
+        ("english of 100 characters", _short(english)),
         ("chinese", chinese),
+        ("chinese, full-width", [text.translate(FULL_WIDTH) for text in chinese]),
     ):
         size = _bytes(texts)
         for name, fingerprinter in MAKERS[language].items():
@@ -77,6 +95,14 @@ def _seconds(
     bench: Bench, fingerprinter: fpstore.SimHash | fpstore.MinHash, texts: list[str], threads: int
 ) -> float:
     return bench.seconds(lambda: fingerprinter.fingerprints(texts, empty="mask", threads=threads))
+
+
+def _short(texts: list[str]) -> list[str]:
+    return [
+        text[start : start + SHORT_CHARS]
+        for text in texts
+        for start in range(0, len(text), SHORT_CHARS)
+    ]
 
 
 def _chinese(bench: Bench) -> list[str]:

@@ -5,6 +5,7 @@ import pytest
 import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from isas import isa  # noqa: F401
 from simhash_oracle import AS_THEY_ARE, normal_form_of
 
 from fpstore import _kernel
@@ -42,6 +43,7 @@ def test_the_kernel_checks_its_arguments():
         (b"ab", offsets, {}, "past the text"),
         (b"abc", offsets[:0], {}, "offsets have a start"),
         (b"abc", offsets, {"length": 0}, "at least 1"),
+        (b"abc", offsets, {"length": 1 << 16}, "not above 65535"),
         (b"abc", offsets, {"row_words": 3}, "1, 2 or 4 words"),
         (b"abc", offsets, {"counting": "each"}, "count, set or log"),
         (b"abc", offsets, {"hashing": "md5"}, "xxh64 and fnv1a"),
@@ -121,3 +123,64 @@ def test_a_hash_of_zero_is_counted_once_in_a_set():
         )
         offsets = np.array([0, len(text)], dtype=np.uint64)
         assert kernel(text, offsets, counting="set")[0].tolist() == [majority]
+
+
+def simhash_of(hashes):
+    """Return the simhash of features that weigh the same."""
+    bits = np.unpackbits(np.array(hashes, "<u8").view(np.uint8), bitorder="little").reshape(-1, 64)
+    above = bits.sum(0, dtype=np.int64) * 2 > len(hashes)
+    return int(np.packbits(above, bitorder="little").view("<u8")[0])
+
+
+def shingles_of(text, length, words):
+    units = text.split(" ") if words else list(text)
+    joined = (" " if words else "").join
+    return [joined(units[i : i + length]) for i in range(max(len(units) - length, 0) + 1)]
+
+
+@pytest.mark.usefixtures("isa")
+@pytest.mark.parametrize("words", [True, False])
+def test_texts_of_many_units_and_long_words(words):
+    random = np.random.default_rng(8)
+    for count, longest, length in (
+        *((count, 9, 2) for count in (1, 2, 3, 7, 8, 9, 15, 16, 17, 63, 64, 65, 127, 129, 1023)),
+        *((count, 9, 3) for count in (1024, 1026, 1027, 3000)),
+        (1500, 40, 1),
+        (700, 150, 3),
+        (2500, 3, 255),
+        (200, 3, 255),
+    ):
+        sizes = random.integers(1, longest + 1, count)
+        text = " ".join("".join(random.choice(list("abc\u00e9\u4e2d"), n)) for n in sizes)
+        data = text.encode()
+        offsets = np.array([0, len(data)], dtype=np.uint64)
+        rows = kernel(data, offsets, words=words, length=length)[0]
+        assert rows.tolist() == [simhash_of(list(map(xxh64, shingles_of(text, length, words))))]
+
+
+@pytest.mark.usefixtures("isa")
+def test_ascii_that_becomes_spaces_or_nothing():
+    random = np.random.default_rng(9)
+    ascii_table = bytearray(range(128))
+    ascii_table[ord(".")] = ord(" ")
+    for gone in (None, 0xFE, 0xFF):
+        if gone:
+            ascii_table[ord("-")] = gone
+        tables = AS_THEY_ARE._replace(ascii=bytes(ascii_table))
+        for size in (*range(1, 70), *range(120, 135), 400):
+            for letters in ("ab.", "abcdefgh .-", "-. "):
+                text = "x" + "".join(random.choice(list(letters), size))
+                form = " ".join(text.replace("-", "" if gone else "-").replace(".", " ").split())
+                offsets = np.array([0, size + 1], dtype=np.uint64)
+                rows = kernel(text.encode(), offsets, tables)[0]
+                assert rows.tolist() == [simhash_of(list(map(xxh64, form.split())))]
+
+
+def test_runs_of_chinese_characters_with_separators():
+    random = np.random.default_rng(10)
+    hasher = SimHash(size=1, weighting="count")
+    for size in (*range(1, 20), 63, 64, 65, 66, 200, 1000):
+        units = random.choice(list("\u4e2d\u6587\u5b57\u7b26\uff0c\u3002"), size)
+        text = "\u4e2d" + "".join(units)
+        kept = [unit for unit in text if unit not in "\uff0c\u3002"]
+        assert hasher.fingerprint(text) == simhash_of(list(map(xxh64, kept)))

@@ -15,7 +15,8 @@ using namespace fpstore;
 
 namespace {
 
-constexpr unsigned kPages = 3;  // of code points that texts have, from 0
+constexpr unsigned kPages = 3;  // of code points that texts have; the last one is kLastPage
+constexpr unsigned kLastPage = 0x4E;
 constexpr unsigned kLine = '\n';
 constexpr uint32_t kPoolBytes = 80;
 constexpr char kPassage[] = " b  \xC3\xA4 ";  // the form of each line that depends on neighbours,
@@ -32,7 +33,8 @@ struct Map {
       ascii[c] = drawn < 6 ? kIgnoredByte : drawn < 12 ? kRemovedByte : drawn < 60 ? ' ' : c;
     }
     if (ascii[kLine] == kIgnoredByte) ascii[kLine] = ' ';  // lines are cut there
-    for (unsigned page = 0; page < kPages; ++page) pages[page] = static_cast<int32_t>(page);
+    for (unsigned page = 0; page < kPages - 1; ++page) pages[page] = static_cast<int32_t>(page);
+    pages[kLastPage] = kPages - 1;
     for (uint32_t& entry : entries) {
       const uint32_t kind = input->byte() % 7;
       if (kind == static_cast<uint32_t>(CharKind::replaced)) {
@@ -52,8 +54,14 @@ struct Map {
   std::vector<uint8_t> pool;
 };
 
-std::string utf8(uint32_t point) {
+// The character of an entry.
+std::string utf8(uint32_t place) {
+  uint32_t point = place;
+  if (place / kPagePoints == kPages - 1) point = kLastPage * kPagePoints + place % kPagePoints;
   if (point < 0x80) return std::string(1, static_cast<char>(point));
+  if (point >= 0x800)
+    return {static_cast<char>(0xE0 | point >> 12), static_cast<char>(0x80 | (point >> 6 & 0x3F)),
+            static_cast<char>(0x80 | (point & 0x3F))};
   return {static_cast<char>(0xC0 | point >> 6), static_cast<char>(0x80 | (point & 0x3F))};
 }
 

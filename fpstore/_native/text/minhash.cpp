@@ -52,13 +52,14 @@ class SetMinima {
     }
     clear();
   }
-  void add(uint64_t hash) {
+  // At most kMaxCounted at a time.
+  void add(const uint64_t* hashes, size_t n) {
     // Functions of 32 bits need numbers without a pattern, which FNV-1a of similar features has.
-    held_[count_++] = static_cast<uint32_t>(xxh::avalanche(hash));
-    if (count_ == kHeld) lower();
+    for (size_t i = 0; i < n; ++i) numbers_[i] = static_cast<uint32_t>(xxh::avalanche(hashes[i]));
+    lower_(functions_, numbers_, n, minima_);
+    known_ |= n != 0;
   }
   bool finish(uint64_t* row) {
-    lower();
     const bool known = known_;
     std::fill_n(row, options_.words_in_all(), 0);
     for (unsigned i = 0; known && i < 64 * options_.row_words; ++i)
@@ -69,20 +70,13 @@ class SetMinima {
   }
 
  private:
-  void lower() {
-    known_ |= count_ != 0;
-    lower_(functions_, held_, count_, minima_);
-    count_ = 0;
-  }
   void clear() {
     std::fill_n(minima_, functions_.count, UINT32_MAX);
     known_ = false;
   }
 
-  static constexpr size_t kHeld = 1024;
-
-  uint32_t factors_[kMaxFunctions], terms_[kMaxFunctions], minima_[kMaxFunctions], held_[kHeld];
-  size_t count_ = 0;
+  uint32_t factors_[kMaxFunctions], terms_[kMaxFunctions], minima_[kMaxFunctions];
+  uint32_t numbers_[kMaxCounted];
   bool known_ = false;
   const TextOptions options_;
   HashFunctions functions_;
@@ -162,9 +156,7 @@ class SetMaker {
  public:
   explicit SetMaker(const TextOptions& options) : features_(options), minima_(options) {}
   void add(const NormalText& text, unsigned) {
-    features_.each(text, [&](const uint64_t* hashes, size_t n) {
-      for (size_t i = 0; i < n; ++i) minima_.add(hashes[i]);
-    });
+    features_.each(text, [&](const uint64_t* hashes, size_t n) { minima_.add(hashes, n); });
   }
   bool finish(uint64_t* row) { return minima_.finish(row); }
 
@@ -220,7 +212,8 @@ void minhash_features(const uint64_t* hashes, const double* weights, size_t n,
   // Both are larger than a stack may be.
   if (!weights) {
     const auto minima = std::make_unique<SetMinima>(options);
-    for (size_t i = 0; i < n; ++i) minima->add(hashes[i]);
+    for (size_t i = 0; i < n; i += kMaxCounted)
+      minima->add(hashes + i, std::min(n - i, kMaxCounted));
     minima->finish(row);
   } else {
     const auto minima = std::make_unique<WeightedMinima>(options);

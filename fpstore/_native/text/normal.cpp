@@ -66,6 +66,43 @@ class UnitWriter {
     const AsciiRun run{ascii, p, static_cast<size_t>(end - p)};
     size_ += kernels_.put_ascii(run, &in_unit_, out_ + size_);
   }
+  // Puts characters of three bytes, up to kRun, that stay as they are, alone or in a unit, or are
+  // separators: most of Chinese. There is room for as many more bytes. Returns the place behind
+  // them, where another character is, or the end is near.
+  static constexpr unsigned kRun = 64;
+  const uint8_t* put_run(const CharMap& map, const uint8_t* p, const uint8_t* end) {
+    const auto kind = [](CharKind k) { return static_cast<uint32_t>(k) << kKindShift; };
+    uint8_t* out = out_ + size_;
+    unsigned in_unit = in_unit_;
+    for (unsigned i = 0; i < kRun && end - p >= 4 && (*p & 0xF0) == 0xE0; ++i, p += 3) {
+      const uint32_t bytes = load32(p);
+      const uint32_t point = (bytes & 0x0F) << 12 | (bytes >> 2 & 0xFC0) | (bytes >> 16 & 0x3F);
+      const int32_t page = map.pages[point / kPagePoints];
+      if (page < 0) break;
+      const uint32_t entry =
+          map.entries[static_cast<size_t>(page) * kPagePoints + point % kPagePoints];
+      if (entry == kind(CharKind::unit)) {
+        *out = ' ';
+        out += in_unit;
+        store32(out, (bytes & 0xFFFFFF) | uint32_t{' '} << 24);
+        out += 4;
+        in_unit = 0;
+      } else if (entry == kind(CharKind::same)) {
+        store32(out, bytes);
+        out += 3;
+        in_unit = 1;
+      } else if (entry == kind(CharKind::space)) {
+        *out = ' ';
+        out += in_unit;
+        in_unit = 0;
+      } else {
+        break;
+      }
+    }
+    size_ = static_cast<size_t>(out - out_);
+    in_unit_ = in_unit;
+    return p;
+  }
   void put(const uint8_t* p, unsigned size) {
     for (unsigned i = 0; i < size; ++i) out_[size_ + i] = p[i];
     size_ += size;
@@ -129,6 +166,12 @@ void NormalText::set(const CharMap& map, const uint8_t* text, uint64_t start, ui
       p = behind + (behind < end);
       continue;
     }
+    writer.reserve(static_cast<size_t>(end - p) + UnitWriter::kRun + kMaxForm);
+    if (const uint8_t* const behind = writer.put_run(map, p, end); behind != p) {
+      combining = 0;
+      p = behind;
+      continue;
+    }
     unsigned size;
     const uint32_t point = code_point(p, end, &size);
     const int32_t page = map.pages[point / kPagePoints];
@@ -139,7 +182,6 @@ void NormalText::set(const CharMap& map, const uint8_t* text, uint64_t start, ui
     }
     const uint32_t entry =
         map.entries[static_cast<size_t>(page) * kPagePoints + point % kPagePoints];
-    writer.reserve(static_cast<size_t>(end - p) + kMaxForm);
     const unsigned before = combining;
     combining = entry & 0xFF;
     switch (static_cast<CharKind>(entry >> kKindShift)) {

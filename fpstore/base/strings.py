@@ -182,6 +182,10 @@ class TextColumn(Sequence[str]):
     def _texts(self) -> list[str]:
         return self._column.texts()
 
+    def filter(self, flags: npt.NDArray[np.bool_]) -> TextColumn:
+        """Return the texts whose flags are set."""
+        return TextColumn(self._column.filter(flags))
+
     @property
     def chars(self) -> npt.NDArray[np.uint32]:
         """The number of characters of each text."""

@@ -320,7 +320,8 @@ def hash_rows(
 
 
 def _hash_null_as_blank(hash_texts: HashTexts, texts: Sequence[Any]) -> Hashed:
-    return hash_texts([text or "" for text in texts])
+    is_column = isinstance(texts, TextColumn)  # which has no nulls
+    return hash_texts(texts if is_column else [text or "" for text in texts])
 
 
 def _count(flags: Flags | None) -> int:

@@ -209,15 +209,18 @@ nb::tuple cut_strings(nb::bytes data, Words starts, Words ends) {
          "ends run past the data");
     size += ends.data()[i] - starts.data()[i];
   }
-  const std::unique_ptr<uint8_t[]> out(new uint8_t[size + 1]);
+  BytesBuffer out(size);
+  uint8_t* const out_data = out.get();
   Buffer<uint64_t> out_ends(n);
-  uint64_t at = 0;
-  for (size_t i = 0; i < n; ++i) {
-    const uint64_t length = ends.data()[i] - starts.data()[i];
-    memcpy(out.get() + at, data_of(data) + starts.data()[i], length);
-    out_ends.get()[i] = at += length;
-  }
-  return nb::make_tuple(bytes_of(out.get(), size), out_ends.array(n));
+  call([&] {
+    uint64_t at = 0;
+    for (size_t i = 0; i < n; ++i) {
+      const uint64_t length = ends.data()[i] - starts.data()[i];
+      memcpy(out_data + at, data_of(data) + starts.data()[i], length);
+      out_ends.get()[i] = at += length;
+    }
+  });
+  return nb::make_tuple(out.bytes(size), out_ends.array(n));
 }
 
 }  // namespace

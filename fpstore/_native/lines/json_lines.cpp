@@ -353,33 +353,4 @@ bool read_json_lines(Span<const uint8_t> lines, Span<JsonField> fields) {
   return true;
 }
 
-size_t count_lines(Span<const uint8_t> lines) {
-  size_t count = 0;
-  constexpr size_t part = 255;  // whose count fits in a byte
-  for (size_t start = 0; start < lines.size; start += part) {
-    uint8_t in_part = 0;
-    for (size_t i = start; i < std::min(start + part, lines.size); ++i)
-      in_part = static_cast<uint8_t>(in_part + (lines[i] == '\n'));
-    count += in_part;
-  }
-  return count;
-}
-
-size_t find_filled_lines(Span<const uint8_t> lines, uint64_t* starts, uint64_t* ends) {
-  size_t count = 0, start = 0;
-  while (start < lines.size) {
-    const void* const found = memchr(lines.begin() + start, '\n', lines.size - start);
-    const size_t end =
-        found ? static_cast<size_t>(static_cast<const uint8_t*>(found) - lines.begin()) + 1
-              : lines.size;
-    const auto is_blank = [](uint8_t c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; };
-    if (!std::all_of(lines.begin() + start, lines.begin() + end, is_blank)) {
-      starts[count] = start;
-      ends[count++] = end;
-    }
-    start = end;
-  }
-  return count;
-}
-
 }  // namespace fpstore

@@ -30,10 +30,4 @@ struct JsonField {
 // digits, and no value that lies very deep.
 bool read_json_lines(Span<const uint8_t> lines, Span<JsonField> fields);
 
-size_t count_lines(Span<const uint8_t> lines);
-
-// Where the lines start and end that are not blank, each with its line break. Returns how many
-// there are.
-size_t find_filled_lines(Span<const uint8_t> lines, uint64_t* starts, uint64_t* ends);
-
 }  // namespace fpstore

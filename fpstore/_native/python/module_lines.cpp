@@ -1,5 +1,6 @@
 // Lines of files, and the fields of JSON lines.
 #include "lines/json_lines.hpp"
+#include "lines/lines.hpp"
 #include "python/module.hpp"
 
 namespace fpstore {

@@ -2,6 +2,7 @@
 // decompressed.
 #include "format/string_record.hpp"
 #include "format/xxh64.hpp"
+#include "lines/lines.hpp"
 #include "python/module.hpp"
 
 namespace fpstore {
@@ -223,6 +224,23 @@ nb::tuple cut_strings(nb::bytes data, Words starts, Words ends) {
   return nb::make_tuple(out.bytes(size), out_ends.array(n));
 }
 
+// The number of characters of each text: text i is at [offsets[i], offsets[i + 1]).
+nb::object characters_of(nb::bytes data, Words offsets) {
+  need(offsets.size(), "offsets have a start");
+  const size_t n = offsets.size() - 1;
+  for (size_t i = 0; i < n; ++i)
+    need(offsets.data()[i] <= offsets.data()[i + 1], "offsets descend");
+  need(offsets.data()[n] <= data.size(), "offsets run past the text");
+  Buffer<uint32_t> out(n);
+  call([&] {
+    for (size_t i = 0; i < n; ++i) {
+      const uint64_t start = offsets.data()[i], end = offsets.data()[i + 1];
+      out.get()[i] = static_cast<uint32_t>(count_characters({data_of(data) + start, end - start}));
+    }
+  });
+  return out.array(n);
+}
+
 }  // namespace
 
 void bind_strings(nb::module_& m) {
@@ -234,6 +252,7 @@ void bind_strings(nb::module_& m) {
         "places"_array, "out"_a);
   m.def("hash_strings", &hash_strings, "data"_a, "ends"_array);
   m.def("equal_strings", &equal_strings, "data"_array, "ends"_array, "rows"_array, "lims"_array);
+  m.def("count_characters", &characters_of, "data"_a, "offsets"_array);
   m.def("cut_strings", &cut_strings, "data"_a, "starts"_array, "ends"_array);
 }
 

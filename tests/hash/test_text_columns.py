@@ -2,6 +2,7 @@
 
 import random
 import threading
+from itertools import compress
 
 import numpy as np
 import pyarrow as pa
@@ -204,3 +205,16 @@ def test_a_long_value_of_a_dictionary_makes_few_batches(tmp_path):
     assert sum(batch.nbytes for batch in batches) / len(batches) > 1 << 19
     starts = [done for _, done, _ in source.record_batches(["text"])]
     assert starts == np.cumsum([0, *map(len, batches)])[:-1].tolist()
+
+
+def test_sets_that_are_selected_have_their_features():
+    texts = ["", "a b c", " ", "d e f g h i", "a b c", ""]
+    sets = MinHash().feature_sets(texts)
+    masks = [np.array([bool(text.strip()) for text in texts])]
+    masks += [np.array([bits >> n & 1 for n in range(len(texts))], bool) for bits in range(64)]
+    for mask in masks:
+        expected = MinHash().feature_sets(list(compress(texts, mask)))
+        for selected in (sets.select(mask), sets.select(np.flatnonzero(mask))):
+            for got, wanted in zip(selected, expected, strict=True):
+                assert got.tolist() == wanted.tolist()
+    assert sets.select(masks[0]).features is sets.features

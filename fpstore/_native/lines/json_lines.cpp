@@ -97,26 +97,15 @@ uint8_t* put_character(uint8_t* out, unsigned point) {
 }
 
 // What a byte behind a backslash stands for; 0 if it stands for nothing, or is followed by digits.
-uint8_t escaped_byte(uint8_t c) {
-  switch (c) {
-    case '"':
-    case '\\':
-    case '/':
-      return c;
-    case 'b':
-      return '\b';
-    case 'f':
-      return '\f';
-    case 'n':
-      return '\n';
-    case 'r':
-      return '\r';
-    case 't':
-      return '\t';
-    default:
-      return 0;
+struct Escapes {
+  uint8_t of[256] = {};
+  constexpr Escapes() {
+    const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
+    for (size_t i = 0; from[i]; ++i)
+      of[static_cast<uint8_t>(from[i])] = static_cast<uint8_t>(to[i]);
   }
-}
+};
+constexpr Escapes kEscapes;
 
 // Reads lines one by one. A method returns where what it reads ends, or nullptr if that is not
 // regular. No part of a line has a line break, so each stops at the last one at the latest.
@@ -225,7 +214,7 @@ class LineReader {
       *end = out;
       if (*p == '"') return p + 1;
       if (*p != '\\') return nullptr;
-      if (const uint8_t byte = escaped_byte(p[1])) {
+      if (const uint8_t byte = kEscapes.of[p[1]]) {
         *out++ = byte;
         p += 2;
         continue;
@@ -251,7 +240,7 @@ class LineReader {
       p = skip_plain(p);
       if (*p == '"') return p + 1;
       if (*p != '\\') return nullptr;
-      if (escaped_byte(p[1]))
+      if (kEscapes.of[p[1]])
         p += 2;
       else if (p[1] == 'u' && hex_value(p + 2) >= 0)
         p += 6;

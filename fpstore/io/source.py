@@ -244,7 +244,7 @@ class Batch(NamedTuple):
         return (
             iter(texts)
             if self.text_of_row is None
-            else map(texts.__getitem__, self.text_of_row.tolist())
+            else map([*texts].__getitem__, self.text_of_row.tolist())
         )
 
 

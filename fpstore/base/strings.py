@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple, overload
 
@@ -173,7 +173,11 @@ class TextColumn(Sequence[str]):
     @overload
     def __getitem__(self, place: slice) -> list[str]: ...
     def __getitem__(self, place: int | slice) -> str | list[str]:
-        return self._texts[place]
+        places = range(len(self))[place]
+        if isinstance(places, range):
+            return [self[place] for place in places]
+        start, end = self.encoded.offsets[places : places + 2].tolist()
+        return self.encoded.data[start:end].decode()
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._texts)
@@ -182,10 +186,25 @@ class TextColumn(Sequence[str]):
     def _texts(self) -> list[str]:
         return self._column.texts()
 
+    def replace(self, texts: Mapping[int, str]) -> TextColumn:
+        """Return the texts with others at some places, which ascend."""
+        data, offsets, sizes = *self.encoded, self._column.sizes
+        view, parts, done = memoryview(data), list[bytes | memoryview](), 0
+        for place, text in texts.items():
+            start, end = offsets[place : place + 2].tolist()
+            parts += [view[done:start], text.encode()]
+            done, sizes[place] = end, len(parts[-1])
+        joined = b"".join([*parts, view[done:]])
+        return TextColumn(StringColumn(joined, np.cumsum(sizes, dtype=np.uint64)))
+
+    def filter(self, flags: npt.NDArray[np.bool_]) -> TextColumn:
+        """Return the texts whose flags are set."""
+        return TextColumn(self._column.filter(flags))
+
     @property
     def chars(self) -> npt.NDArray[np.uint32]:
         """The number of characters of each text."""
-        return np.diff(character_places(*self.encoded)).astype(np.uint32)
+        return _kernel.count_characters(*self.encoded)
 
     def head(self, place: int, most: int) -> str:
         """Return up to ``most`` characters of the beginning of a text."""

@@ -119,10 +119,11 @@ class FeatureSets(NamedTuple):
 
     def select(self, places: npt.NDArray[Any]) -> FeatureSets:
         """Return the sets at some places, or of a mask."""
-        if places.dtype == bool:
-            places = np.flatnonzero(places)
-        starts, sizes = list_lims(self.sizes)[:-1][places], self.sizes[places]
-        features = slices(self.features, starts, sizes)
+        sizes = self.sizes[places]
+        if places.dtype == bool and int(sizes.sum()) == len(self.features):
+            features = self.features  # only sets without features go: blank texts
+        else:
+            features = slices(self.features, list_lims(self.sizes)[:-1][places], sizes)
         return FeatureSets(features, sizes, self.digests[places], self.samples[places])
 
 

@@ -20,7 +20,7 @@ from fpstore.errors import InputError, StorageError
 from fpstore.hashing.base import Fingerprinter, Hashed
 from fpstore.hashing.documents import DocumentFiles, Notice, Walk
 from fpstore.hashing.exact import ExactText
-from fpstore.hashing.fields import count_chars
+from fpstore.hashing.fields import text_chars
 from fpstore.hashing.html import MainText
 from fpstore.hashing.page_text import are_pages
 from fpstore.hashing.plain_pages import PlainPages
@@ -320,7 +320,8 @@ def hash_rows(
 
 
 def _hash_null_as_blank(hash_texts: HashTexts, texts: Sequence[Any]) -> Hashed:
-    return hash_texts([text or "" for text in texts])
+    is_column = isinstance(texts, TextColumn)  # which has no nulls
+    return hash_texts(texts if is_column else [text or "" for text in texts])
 
 
 def _count(flags: Flags | None) -> int:
@@ -330,15 +331,11 @@ def _count(flags: Flags | None) -> int:
 def _hash_batch(hash_texts: HashTexts, key_suffices: bool, batch: Batch) -> Batch:
     assert batch.texts is not None
     assert batch.known is not None
-    text_chars = (
-        batch.texts.chars
-        if isinstance(batch.texts, TextColumn)
-        else np.fromiter(map(count_chars, batch.texts), np.uint32, len(batch.texts))
-    )
-    chars, hashed = int(text_chars.sum()), hash_texts(batch.texts)
-    text_chars = text_chars if hashed.text_chars is None else hashed.text_chars
+    lengths = text_chars(batch.texts)
+    chars, hashed = int(lengths.sum()), hash_texts(batch.texts)
+    lengths = lengths if hashed.text_chars is None else hashed.text_chars
     if batch.text_of_row is not None:
-        hashed, text_chars = hashed.select(batch.text_of_row), text_chars[batch.text_of_row]
+        hashed, lengths = hashed.select(batch.text_of_row), lengths[batch.text_of_row]
     batch = batch._replace(
         fingerprints=hashed.rows,
         sets=hashed.sets,
@@ -346,7 +343,7 @@ def _hash_batch(hash_texts: HashTexts, key_suffices: bool, batch: Batch) -> Batc
         texts=None,
         text_of_row=None,
         chars=chars,
-        text_chars=text_chars,
+        text_chars=lengths,
         whole_pages=_count(hashed.whole_pages),
         pages=_count(hashed.pages),
     )
@@ -371,7 +368,7 @@ def _hash_batch(hash_texts: HashTexts, key_suffices: bool, batch: Batch) -> Batc
     return batch._replace(
         fingerprints=hashed.rows[is_hashed],
         sets=None if hashed.sets is None else hashed.sets.select(is_hashed),
-        text_chars=text_chars[is_hashed],
+        text_chars=lengths[is_hashed],
         ids=select_ids(ids, is_hashed),
         scores=None if batch.scores is None else batch.scores[is_hashed],
         keys=None if batch.keys is None else batch.keys[is_hashed],

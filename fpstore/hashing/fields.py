@@ -6,7 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+import numpy as np
+
+from fpstore.base.aliases import Counts
 from fpstore.base.arguments import check_whole, is_iterable
+from fpstore.base.strings import TextColumn
 from fpstore.errors import InputError, show
 from fpstore.hashing.base import (
     BATCH_CHARS,
@@ -198,6 +202,13 @@ class Fields(Wrapper[Row]):
 def count_chars(texts: str | Texts | None) -> int:
     """Return the characters of a text, which may be null, or of all texts of a row."""
     return sum(map(len, filter(None, texts if isinstance(texts, tuple) else (texts,))))
+
+
+def text_chars(texts: Sequence[Any]) -> Counts:
+    """Return the characters of each of some texts, or rows of texts."""
+    if isinstance(texts, TextColumn):
+        return texts.chars
+    return np.fromiter(map(count_chars, texts), np.uint32, len(texts))
 
 
 def check_fields(columns: object, argument: str = "text") -> dict[str, int]:

@@ -15,7 +15,7 @@ from fpstore.base.characters import IGNORED
 from fpstore.base.strings import TextColumn
 from fpstore.errors import InputError
 from fpstore.hashing.base import FeatureSets, Fingerprinter, Hashed
-from fpstore.hashing.fields import count_chars
+from fpstore.hashing.fields import text_chars
 from fpstore.hashing.html import MainText
 from fpstore.hashing.wrapper import Wrapper
 
@@ -142,8 +142,10 @@ class PlainTexts(NamedTuple):
         pages = np.zeros(len(items), bool)
         if isinstance(items, TextColumn):
             tagged = items.places_with(b"<", _HEAD_BYTES)
-            if not any(is_page(items.head(place, _HEAD_CHARS)) for place in tagged):
-                return cls(items, pages)
+            places = [place for place in tagged if is_page(items.head(place, _HEAD_CHARS))]
+            pages[places] = True
+            plain = {place: without_tags(items[place]) for place in places}
+            return cls(items.replace(plain) if plain else items, pages)
         texts = list(items)
         for place, item in enumerate(items):
             if isinstance(item, str):
@@ -162,7 +164,7 @@ class PlainTexts(NamedTuple):
         hashed = hashed._replace(pages=self.pages & hashed.known)
         if not self.pages.any():
             return hashed
-        chars = np.fromiter(map(count_chars, self.texts), np.uint32, len(self.texts))
+        chars = text_chars(self.texts)
         for place in np.flatnonzero(self.pages).tolist():
             item = self.texts[place]
             texts = filter(None, item if isinstance(item, tuple) else (item,))

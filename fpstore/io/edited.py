@@ -27,7 +27,6 @@ from fpstore.io.fields import field_reader
 from fpstore.io.lines import LineRows, Row
 from fpstore.io.parquet import BATCH_BYTES, TableRows
 from fpstore.io.row_copy import ArrowRows, RowCopy
-from fpstore.io.sink import Sink
 from fpstore.io.source import RowFlags
 
 
@@ -54,10 +53,10 @@ class EditedRows(RowCopy):
     def __init__(self, edit: Edit, column: str) -> None:
         self.edit, self.count, self._column = edit, edit.rows, column
 
-    def write_lines(
-        self, source: LineRows, rows: slice, sink: Sink, progress: Progress | None
-    ) -> None:
-        sink.write(source.header_line)
+    def lines(
+        self, source: LineRows, rows: slice, progress: Progress | None = None
+    ) -> Iterator[bytes]:
+        yield source.header_line
         read_text, first = field_reader(self._column), rows.start
         for parser, lines in source.kept_rows(self._flags(rows, progress)):
             written: list[Row | None] = list(lines)
@@ -69,9 +68,7 @@ class EditedRows(RowCopy):
                 elif text != before:  # otherwise the line stays, byte for byte
                     written[place] = parser.with_field(lines[place], self._column, text)
             first += len(lines)
-            sink.write(
-                b"".join([source.output_line(parser, row) for row in written if row is not None])
-            )
+            yield b"".join([source.output_line(parser, row) for row in written if row is not None])
 
     def schema(self, source: ArrowRows) -> Any:
         """Return the schema of the copy: the column of texts has no dictionary."""

@@ -34,7 +34,6 @@ from fpstore.io.files import error_location
 from fpstore.io.lines import LineParser, LineRows, Row
 from fpstore.io.parquet import BATCH_BYTES, TableRows
 from fpstore.io.row_copy import ArrowRows, RowCopy
-from fpstore.io.sink import Sink
 from fpstore.io.source import RowFlags, RowSource
 from fpstore.io.tables import append_columns
 
@@ -104,14 +103,14 @@ class ExtendedRows(RowCopy):
     def __init__(self, corpus: RowSource, new: NewColumns, flags: Flags) -> None:
         self._corpus, self._new, self._flags, self.count = corpus, new, flags, len(flags)
 
-    def write_lines(
-        self, source: LineRows, rows: slice, sink: Sink, progress: Progress | None
-    ) -> None:
+    def lines(
+        self, source: LineRows, rows: slice, progress: Progress | None = None
+    ) -> Iterator[bytes]:
         new, flags = self._new, self._flags[rows]
         names = list(new.columns)
         header = source.header_line
         if header:
-            sink.write(source.parser().extended_line(header, {name: name for name in names}))
+            yield source.parser().extended_line(header, {name: name for name in names})
         encoded, numbers = [name.encode() for name in names], np.flatnonzero(flags) + rows.start
         done, read_id = 0, field_reader(new.id_column or "")
         for parser, kept in source.kept_rows(RowFlags(flags, progress)):
@@ -127,7 +126,7 @@ class ExtendedRows(RowCopy):
                         if by_name[name] is OWN_ID:
                             by_name[name] = self._as_id(read_id(parser.fields(row)))
                     lines.append(parser.extended_line(source.output_line(parser, row), by_name))
-            sink.write(b"".join(lines))
+            yield b"".join(lines)
 
     def schema(self, source: ArrowRows) -> Any:
         schema, new = parquet_schema(source.schema), self._new_schema(source)

@@ -21,10 +21,13 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from fpstore import _kernel
+from fpstore.base.aliases import Bytes, Flags, Words
 from fpstore.base.arguments import show_json
 from fpstore.base.diagnostics import notify
 from fpstore.base.keywords import accepts, keyword
 from fpstore.base.resources import parse_memory
+from fpstore.base.strings import StringColumn, TextColumn
 from fpstore.errors import InputError, plural, show
 from fpstore.io.digits import names_width
 from fpstore.io.encodings import transcoded
@@ -135,6 +138,10 @@ class LineParser(ABC):
         A line that is broken is counted, and is no row, if there are ``broken`` ones; otherwise, it
         is a row, or an error.
         """
+
+    def line_bounds(self, block: bytes) -> tuple[Words, Words] | None:
+        """Return where each row of a block starts and ends, if rows are lines, and stay as such."""
+        return None
 
     @abstractmethod
     def is_broken(self, row: Row) -> bool:
@@ -325,6 +332,20 @@ class LineRows(RowFiles):
         """Return a parser of no file, which writes headers."""
         return self._parser("")
 
+    def kept_lines(self, flags: RowFlags) -> Iterator[bytes]:
+        """Yield the rows whose flags are set as one file of all rows has them, some at a time."""
+        for parser, block, first in self._row_blocks():
+            bounds = parser.line_bounds(block)
+            if bounds is None:
+                rows = list(parser.rows(block, first))
+                kept = compress(rows, flags.take(len(rows)).tolist())
+                yield b"".join([self.output_line(parser, row) for row in kept])
+            else:
+                starts, ends = bounds
+                is_kept = flags.take(len(starts))
+                yield _kernel.cut_strings(block, starts[is_kept], ends[is_kept])[0]
+        flags.finish()
+
     def kept_rows(self, flags: RowFlags) -> Iterator[tuple[LineParser, list[Row]]]:
         """Yield the rows whose flags are set, some at a time, with the parser of their file."""
         for parser, rows in self.all_rows():
@@ -333,12 +354,17 @@ class LineRows(RowFiles):
 
     def all_rows(self) -> Iterator[tuple[LineParser, list[Row]]]:
         """Yield all rows, some at a time, with the parser of their file."""
+        for parser, block, first in self._row_blocks():
+            yield parser, list(parser.rows(block, first))
+
+    def _row_blocks(self) -> Iterator[tuple[LineParser, bytes, int]]:
+        """Yield blocks of whole rows with the parser of their file, and their first lines."""
         self.bytes_done = 0
         for file in self.files:
             parser = self._parser(file.name)
             parser.broken = BrokenLines() if self.skip_bad else None
             for block, first in self._blocks(file, parser):
-                yield parser, list(parser.rows(block, first))
+                yield parser, block, first
 
     def _blocks(
         self, file: InputFile, parser: LineParser, projection: Projection | None = None
@@ -481,13 +507,13 @@ def line_blocks(
                         raise input_error(file.name, None, whole)
                     raise input_error(file.name, line, f"line {limit}; not text?")
                 continue
-            block = b"".join([*pieces, data[:end]])
+            block = b"".join([*pieces, memoryview(data)[:end]])
             if not data and block:
                 block += b"\n"
             if block:
                 yield block.removeprefix(mark), line
                 mark = b""
-                line += block.count(b"\n")
+                line += _kernel.count_lines(block)
             if not data:
                 return
             pieces, piece_bytes = [data[end:]], len(data) - end
@@ -521,6 +547,13 @@ def _open_stream(
         yield read
 
 
+class JsonField(NamedTuple):
+    """The values of a field in the lines of a block, and which lines have it."""
+
+    values: Sequence[Any]
+    exists: Flags
+
+
 class JsonLines(LineParser):
     """Takes the JSON lines of one file apart."""
 
@@ -534,6 +567,11 @@ class JsonLines(LineParser):
             if raw.strip(_BLANK)
         )
         return rows if self.broken is None else self._intact_rows(rows, self.broken)
+
+    def line_bounds(self, block: bytes) -> tuple[Words, Words] | None:
+        if self.broken is not None and _kernel.read_json_lines(block, []) is None:
+            return None
+        return _kernel.filled_lines(block)
 
     def _intact_rows(self, rows: Iterator[Row], broken: BrokenLines) -> Iterator[Row]:
         for row in rows:
@@ -553,6 +591,9 @@ class JsonLines(LineParser):
         self, block: bytes, first: int, projection: Projection, rule: IdRule | None
     ) -> Batch | None:
         """Return the rows of a block that has an object in each line."""
+        batch = self._read_fields(block, first, projection, rule)
+        if batch is not None:
+            return batch
         decode = _DECODERS[projection.score is not None].raw_decode
         try:
             lines = block.decode("utf-8").split("\n")[:-1]
@@ -565,6 +606,37 @@ class JsonLines(LineParser):
         if set(map(type, objects)) != {dict}:
             return None
         return self._batch(objects, range(first, first + len(lines)), projection, rule)
+
+    def _read_fields(
+        self, block: bytes, first: int, projection: Projection, rule: IdRule | None
+    ) -> Batch | None:
+        """Return the rows of a block whose lines are regular, by the fields that are read alone.
+
+        None too if all rows lack a field, or if none may: an error names those that there are.
+        """
+        fields = _json_fields(block, projection)
+        if not fields:
+            return None
+        rows = len(next(iter(fields.values())).exists)
+        strict = {projection.fingerprint, projection.id} if projection.strict else set()
+        has_ids = None
+        if projection.id is not None and projection.optional_id and rule is not None:
+            has_ids = fields[projection.id].exists
+            if not has_ids.any():
+                del fields[projection.id]
+        for name, field in fields.items():
+            needs_all = self.needs_all or name in strict
+            if not (field.exists.all() if needs_all else field.exists.any()):
+                return None
+        row_error = self.row_error(range(first, first + rows))
+        if has_ids is not None and rule is not None:
+            rule.expect_each(has_ids.tolist(), row_error)
+            if not has_ids.any():
+                projection = replace(projection, id=None)
+        self._began = True
+        self.present_columns.update(fields)
+        columns = {name: field.values for name, field in fields.items()}
+        return batch_of_values(columns, projection, rule, row_error)
 
     def batch(self, rows: list[Row], projection: Projection, rule: IdRule | None) -> Batch:
         objects = []
@@ -639,6 +711,59 @@ class JsonLines(LineParser):
                 inner = chain.from_iterable(map(field_names, named))
                 self.other_columns.update(dict.fromkeys(chain(chain.from_iterable(named), inner)))
         return batch_of_values(columns, projection, rule, row_error)
+
+
+def _json_fields(block: bytes, projection: Projection) -> dict[str, JsonField] | None:
+    """Return the columns of a projection in a block; None if the block is not regular.
+
+    The kernel reads them, and what they do not need is never made a value of Python.
+    """
+    names = projection.names
+    read_names = [*dict.fromkeys(chain(names, (name.partition(".")[0] for name in names)))]
+    try:
+        columns = _kernel.read_json_lines(block, list(map(str.encode, read_names)))
+    except UnicodeEncodeError:  # no name in UTF-8
+        return None
+    if columns is None:
+        return None
+
+    fields = dict[str, JsonField]()
+    for name, (kinds, data, ends) in zip(read_names, columns, strict=True):
+        strings = StringColumn(data, ends)
+        values: Sequence[Any]
+        if (kinds != _kernel.JSON_STRING).any():
+            values = _json_values(kinds, strings, exactly=projection.score is not None)
+        else:
+            values = TextColumn(strings) if name == projection.text else strings.texts()
+        fields[name] = JsonField(values, kinds != _kernel.JSON_MISSING)
+    return {name: _inner_field(name, fields) if "." in name else fields[name] for name in names}
+
+
+def _json_values(kinds: Bytes, strings: StringColumn, exactly: bool) -> list[Any]:
+    """Return values that the kernel has read; None for one that is missing."""
+    tokens, is_other = strings.tolist(), kinds == _kernel.JSON_OTHER
+    others = (
+        token if is_token else b"null"
+        for token, is_token in zip(tokens, is_other.tolist(), strict=True)
+    )
+    values: list[Any] = _DECODERS[exactly].decode("[" + b",".join(others).decode() + "]")
+    for place in np.flatnonzero(kinds == _kernel.JSON_STRING).tolist():
+        values[place] = tokens[place].decode()
+    return values
+
+
+def _inner_field(name: str, fields: Mapping[str, JsonField]) -> JsonField:
+    """Return a field that may be inside of another one: see `fpstore.io.fields`."""
+    own, outer_name = fields[name], name.partition(".")[0]
+    if own.exists.all():
+        return own
+    outer = fields[outer_name]
+    rows = [
+        {name: value} if is_own else {outer_name: outer_value}
+        for value, is_own, outer_value in zip(own.values, own.exists, outer.values, strict=True)
+    ]
+    exists = np.fromiter((has_field(row, name) for row in rows), bool, len(rows))
+    return JsonField([*map(field_reader(name), rows)], exists)
 
 
 def _missing_fields(names: Sequence[str], row: Mapping[str, Any]) -> str:

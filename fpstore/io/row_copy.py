@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from fpstore.base.aliases import Flags, Progress
+from fpstore.base.pools import Worker
 from fpstore.errors import InputError
 from fpstore.io.arrow import (
     align_to_schema,
@@ -33,10 +34,10 @@ class RowCopy(ABC):
     count: int  # of all rows
 
     @abstractmethod
-    def write_lines(
-        self, source: LineRows, rows: slice, sink: Sink, progress: Progress | None
-    ) -> None:
-        """Write the header and the lines of the rows of a source."""
+    def lines(
+        self, source: LineRows, rows: slice, progress: Progress | None = None
+    ) -> Iterator[bytes]:
+        """Yield the header and the lines of the rows of a source, some at a time."""
 
     @abstractmethod
     def schema(self, source: ArrowRows) -> Any:
@@ -71,7 +72,7 @@ class RowCopy(ABC):
         source.check_unchanged()
         with Sink(target, packed=isinstance(source, LineRows)) as sink:
             if isinstance(source, LineRows):
-                self.write_lines(source, rows, sink, progress)
+                _write_lines(self.lines(source, rows, progress), sink, threads)
             else:
                 arrow, schema = import_pyarrow(sink.name), self.schema(source)
                 with sink.errors():
@@ -81,18 +82,28 @@ class RowCopy(ABC):
             sink.commit(complete)
 
 
+def _write_lines(lines: Iterable[bytes], sink: Sink, threads: int) -> None:
+    """Write lines; one of two threads writes while the other one takes lines."""
+    worker = Worker(threads > 1)
+    try:
+        for some_lines in lines:
+            worker.submit(sink.write, some_lines)
+        worker.wait()
+    finally:
+        worker.end()
+
+
 class KeptRows(RowCopy):
     """The rows whose flags are set, as they were read."""
 
     def __init__(self, flags: Flags) -> None:
         self.flags, self.count = flags, len(flags)
 
-    def write_lines(
-        self, source: LineRows, rows: slice, sink: Sink, progress: Progress | None
-    ) -> None:
-        sink.write(source.header_line)
-        for parser, kept in source.kept_rows(RowFlags(self.flags[rows], progress)):
-            sink.write(b"".join([source.output_line(parser, row) for row in kept]))
+    def lines(
+        self, source: LineRows, rows: slice, progress: Progress | None = None
+    ) -> Iterator[bytes]:
+        yield source.header_line
+        yield from source.kept_lines(RowFlags(self.flags[rows], progress))
 
     def schema(self, source: ArrowRows) -> Any:
         return parquet_schema(source.schema)

@@ -18,7 +18,7 @@ from fpstore.base.aliases import Flags, Progress, Words
 from fpstore.base.arguments import show_json
 from fpstore.base.diagnostics import notify
 from fpstore.base.keywords import keyword
-from fpstore.base.strings import StringColumn
+from fpstore.base.strings import StringColumn, TextColumn
 from fpstore.base.threads import cached_property
 from fpstore.base.width import WIDTH_64, Width
 from fpstore.errors import InputError, plural, show
@@ -244,7 +244,7 @@ class Batch(NamedTuple):
         return (
             iter(texts)
             if self.text_of_row is None
-            else map(texts.__getitem__, self.text_of_row.tolist())
+            else map([*texts].__getitem__, self.text_of_row.tolist())
         )
 
 
@@ -561,7 +561,7 @@ def convert_values(
 
 
 def batch_of_values(
-    columns: dict[str, list[Any]],
+    columns: dict[str, Any],
     projection: Projection,
     rule: IdRule | None,
     row_error: RowError,
@@ -569,14 +569,12 @@ def batch_of_values(
 ) -> Batch:
     """Return rows from Python's values in each column, None where there is none; ``typed``.
 
-    Strings are no integers.
+    Strings are no integers. A column of texts may be a `TextColumn`.
     """
     known, left_out = np.ones(len(next(iter(columns.values()))), bool), list[OmittedRow]()
     labels = tuple(column_labels(columns[name], name, row_error) for name in projection.labels)
     for group in projection.needed:
-        known &= np.logical_or.reduce(
-            [[value is not None for value in columns[name]] for name in group]
-        )
+        known &= np.logical_or.reduce([_are_values(columns[name]) for name in group])
     if not known.all():
         places = np.flatnonzero(known).tolist()
         if projection.id is not None:
@@ -584,15 +582,23 @@ def batch_of_values(
                 OmittedRow(place, id_or_none(columns[projection.id][place]))
                 for place in np.flatnonzero(~known).tolist()
             ]
-        columns = {name: list(compress(values, known)) for name, values in columns.items()}
+        columns = {
+            name: values.filter(known)
+            if isinstance(values, TextColumn)
+            else list(compress(values, known))
+            for name, values in columns.items()
+        }
         outer_error, row_error = (
             row_error,
             lambda place, message: outer_error(places[place], message),
         )
 
-    def column_texts(name: str) -> list[str]:
+    def column_texts(name: str) -> Sequence[str]:
+        values = columns[name]
+        if isinstance(values, TextColumn) and not projection.roles:
+            return values
         return text_values(
-            columns[name],
+            values,
             name,
             projection,
             lambda place, message: row_error(place, f"{name}: {message}"),
@@ -619,6 +625,13 @@ def batch_of_values(
         keys = column_keys(columns[projection.key], projection.key, projection.key_rule, row_error)
         batch = batch._replace(keys=keys)
     return batch
+
+
+def _are_values(values: Sequence[Any]) -> Flags:
+    """Return which values are not None."""
+    if isinstance(values, TextColumn):
+        return np.ones(len(values), bool)
+    return np.fromiter((value is not None for value in values), bool, len(values))
 
 
 def id_or_none(value: object) -> int | str | None:

@@ -2,6 +2,7 @@
 
 import random
 import threading
+from itertools import compress
 
 import numpy as np
 import pyarrow as pa
@@ -9,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import fpstore
-from fpstore import MinHash, SimHash
+from fpstore import MinHash, SimHash, _kernel
 from fpstore.base import pools
 from fpstore.base.strings import StringColumn, TextColumn
-from fpstore.hashing.plain_pages import PlainPages
+from fpstore.hashing.plain_pages import PlainPages, PlainTexts
 from fpstore.io.parquet import ParquetRows
 from fpstore.io.row_copy import KeptRows
 
@@ -44,7 +45,29 @@ def test_a_column_is_a_sequence_of_its_texts():
     assert [column.head(place, 3) for place in range(len(TEXTS))] == [text[:3] for text in TEXTS]
     assert column.places_with(b"<", 3) == [5]
     assert column.places_with(b"<", 2) == []
+    assert column[-2:] == TEXTS[-2:]
+    assert column[-1] == TEXTS[-1]
+    with pytest.raises(IndexError):
+        column[len(TEXTS)]
     assert column_of([]).chars.tolist() == []
+
+
+def test_the_characters_of_texts_of_every_length_are_counted():
+    texts = [character * count for character in "a\x80\u4e2d\U0001f600" for count in range(600)]
+    assert column_of(texts).chars.tolist() == list(map(len, texts))
+    for offsets in ([], [1, 0], [0, 3]):
+        with pytest.raises(ValueError, match="offsets"):
+            _kernel.count_characters(b"ab", np.array(offsets, np.uint64))
+
+
+def test_texts_of_a_column_are_replaced_and_filtered():
+    for texts in ({}, {0: "x"}, {3: "", 4: "\u4e2d"}, dict.fromkeys(range(len(TEXTS)), "y")):
+        expected = [texts.get(place, text) for place, text in enumerate(TEXTS)]
+        replaced = column_of(TEXTS).replace(texts)
+        assert [*replaced] == expected
+        assert replaced.encoded.data == "".join(expected).encode()
+        flags = np.array([place % 2 == 0 for place in range(len(TEXTS))])
+        assert [*replaced.filter(flags)] == expected[::2]
 
 
 @pytest.mark.parametrize(
@@ -71,6 +94,11 @@ def test_a_column_is_hashed_as_a_list(hasher):
             assert a.tolist() == b.tolist()
         if isinstance(hasher, PlainPages):
             assert of_column.pages.tolist() == of_list.pages.tolist()
+            assert isinstance(PlainTexts.of(column_of(texts)).texts, TextColumn)
+            chars = [
+                None if h.text_chars is None else [*h.text_chars] for h in (of_list, of_column)
+            ]
+            assert chars[0] == chars[1]
             assert of_column.pages.sum() == (len(texts) > len(TEXTS))
 
 
@@ -177,3 +205,16 @@ def test_a_long_value_of_a_dictionary_makes_few_batches(tmp_path):
     assert sum(batch.nbytes for batch in batches) / len(batches) > 1 << 19
     starts = [done for _, done, _ in source.record_batches(["text"])]
     assert starts == np.cumsum([0, *map(len, batches)])[:-1].tolist()
+
+
+def test_sets_that_are_selected_have_their_features():
+    texts = ["", "a b c", " ", "d e f g h i", "a b c", ""]
+    sets = MinHash().feature_sets(texts)
+    masks = [np.array([bool(text.strip()) for text in texts])]
+    masks += [np.array([bits >> n & 1 for n in range(len(texts))], bool) for bits in range(64)]
+    for mask in masks:
+        expected = MinHash().feature_sets(list(compress(texts, mask)))
+        for selected in (sets.select(mask), sets.select(np.flatnonzero(mask))):
+            for got, wanted in zip(selected, expected, strict=True):
+                assert got.tolist() == wanted.tolist()
+    assert sets.select(masks[0]).features is sets.features

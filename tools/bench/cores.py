@@ -61,7 +61,8 @@ def cores(bench: Bench) -> Result:
         if name.endswith(", 2"):
             out[name]["faster_than_one"] = ratio(walls[name.replace(", 2", ", 1")], walls[name])
     if not bench.smoke:
-        out["gil"] = {str(threads): _gil(source.path, threads) for threads in (1, 2)}
+        for name, path in (("gil", source.path), ("gil_of_lines", source.lines_path)):
+            out[name] = {str(threads): _gil(path, threads) for threads in (1, 2)}
     return out
 
 
@@ -70,7 +71,7 @@ class _Source:
 
     def __init__(self, folder: Path, table: Any) -> None:
         self._folder, self._table = folder, table
-        self.path = folder / "corpus.parquet"
+        self.path, self.lines_path = folder / "corpus.parquet", folder / "corpus.jsonl"
         self.parts: dict[str, float] = {}
         self.kept = 0
         write: Any = partial(pq.write_table, compression="zstd", row_group_size=GROUP_ROWS)
@@ -79,7 +80,7 @@ class _Source:
         rows = -(-len(table) // FILES)
         for number in range(FILES):
             write(table.slice(number * rows, rows), folder / f"shards/{number}.parquet")
-        with (folder / "corpus.jsonl").open("w", encoding="utf-8") as lines:
+        with self.lines_path.open("w", encoding="utf-8") as lines:
             lines.writelines(json.dumps(row) + "\n" for row in table.to_pylist())
 
     def parquet(self, threads: int) -> None:
@@ -148,9 +149,8 @@ def _gil(path: Path, threads: int) -> Result | str:
     py-spy samples the thread that holds it.
     """
     program = (
-        "import sys, fpstore; path, threads = sys.argv[1:]; "
-        "fpstore.dedup(path, path + '.out.parquet', text='text', threads=int(threads), "
-        "overwrite=True)"
+        "import sys, fpstore; path, output, threads = sys.argv[1:]; "
+        "fpstore.dedup(path, output, text='text', threads=int(threads), overwrite=True)"
     )
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         stacks = Path(folder) / "stacks"
@@ -158,7 +158,9 @@ def _gil(path: Path, threads: int) -> Result | str:
         rate = ["--rate", str(SAMPLES_A_SECOND), "--", sys.executable, "-P", "-c", program]
         try:
             subprocess.run(
-                [*command, *rate, str(path), str(threads)], check=True, stdout=subprocess.DEVNULL
+                [*command, *rate, str(path), str(path.with_stem("out")), str(threads)],
+                check=True,
+                stdout=subprocess.DEVNULL,
             )
         except FileNotFoundError:
             return "py-spy is missing: pip install py-spy"

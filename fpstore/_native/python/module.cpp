@@ -276,8 +276,9 @@ NB_MODULE(_kernel, m) {
     malloc_trim(0);
 #endif
   });
-  for (Bind* const bind : {&bind_tables, &bind_probers, &bind_sealed, &bind_single, &bind_lsh,
-                           &bind_columns, &bind_writers, &bind_numbered, &bind_records,
-                           &bind_strings, &bind_pairs, &bind_text, &bind_passages, &bind_delta})
+  for (Bind* const bind :
+       {&bind_tables, &bind_probers, &bind_sealed, &bind_single, &bind_lsh, &bind_columns,
+        &bind_writers, &bind_numbered, &bind_records, &bind_strings, &bind_lines, &bind_pairs,
+        &bind_text, &bind_passages, &bind_delta})
     bind(m);
 }

@@ -80,6 +80,30 @@ class Buffer {
   std::unique_ptr<T[]> data_;
 };
 
+// Bytes of Python that are written before anybody else has them.
+class BytesBuffer {
+ public:
+  explicit BytesBuffer(size_t n)
+      : bytes_(nb::steal(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(n)))) {
+    check(bytes_.is_valid());
+  }
+  uint8_t* get() { return reinterpret_cast<uint8_t*>(PyBytes_AsString(bytes_.ptr())); }
+  // The first n bytes.
+  nb::object bytes(size_t n) {
+    PyObject* bytes = bytes_.release().ptr();
+    check(_PyBytes_Resize(&bytes, static_cast<Py_ssize_t>(n)) == 0);
+    return nb::steal(bytes);
+  }
+
+ private:
+  static void check(bool done) {
+    if (done) return;
+    PyErr_Clear();
+    throw std::bad_alloc();
+  }
+  nb::object bytes_;
+};
+
 // An array of `words` columns, which owns the values.
 template <class T>
 nb::object array_of(std::vector<T> values, unsigned words = 1) {
@@ -312,7 +336,8 @@ void bind_header(Bound& bound) {
 
 // What each module_*.cpp adds.
 using Bind = void(nb::module_& m);
-Bind bind_columns, bind_delta, bind_lsh, bind_numbered, bind_pairs, bind_passages, bind_probers,
-    bind_records, bind_sealed, bind_single, bind_strings, bind_tables, bind_text, bind_writers;
+Bind bind_columns, bind_delta, bind_lines, bind_lsh, bind_numbered, bind_pairs, bind_passages,
+    bind_probers, bind_records, bind_sealed, bind_single, bind_strings, bind_tables, bind_text,
+    bind_writers;
 
 }  // namespace fpstore

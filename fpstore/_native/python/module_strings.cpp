@@ -2,6 +2,7 @@
 // decompressed.
 #include "format/string_record.hpp"
 #include "format/xxh64.hpp"
+#include "lines/lines.hpp"
 #include "python/module.hpp"
 
 namespace fpstore {
@@ -209,15 +210,35 @@ nb::tuple cut_strings(nb::bytes data, Words starts, Words ends) {
          "ends run past the data");
     size += ends.data()[i] - starts.data()[i];
   }
-  const std::unique_ptr<uint8_t[]> out(new uint8_t[size + 1]);
+  BytesBuffer out(size);
+  uint8_t* const out_data = out.get();
   Buffer<uint64_t> out_ends(n);
-  uint64_t at = 0;
-  for (size_t i = 0; i < n; ++i) {
-    const uint64_t length = ends.data()[i] - starts.data()[i];
-    memcpy(out.get() + at, data_of(data) + starts.data()[i], length);
-    out_ends.get()[i] = at += length;
-  }
-  return nb::make_tuple(bytes_of(out.get(), size), out_ends.array(n));
+  call([&] {
+    uint64_t at = 0;
+    for (size_t i = 0; i < n; ++i) {
+      const uint64_t length = ends.data()[i] - starts.data()[i];
+      memcpy(out_data + at, data_of(data) + starts.data()[i], length);
+      out_ends.get()[i] = at += length;
+    }
+  });
+  return nb::make_tuple(out.bytes(size), out_ends.array(n));
+}
+
+// The number of characters of each text: text i is at [offsets[i], offsets[i + 1]).
+nb::object characters_of(nb::bytes data, Words offsets) {
+  need(offsets.size(), "offsets have a start");
+  const size_t n = offsets.size() - 1;
+  for (size_t i = 0; i < n; ++i)
+    need(offsets.data()[i] <= offsets.data()[i + 1], "offsets descend");
+  need(offsets.data()[n] <= data.size(), "offsets run past the text");
+  Buffer<uint32_t> out(n);
+  call([&] {
+    for (size_t i = 0; i < n; ++i) {
+      const uint64_t start = offsets.data()[i], end = offsets.data()[i + 1];
+      out.get()[i] = static_cast<uint32_t>(count_characters({data_of(data) + start, end - start}));
+    }
+  });
+  return out.array(n);
 }
 
 }  // namespace
@@ -231,6 +252,7 @@ void bind_strings(nb::module_& m) {
         "places"_array, "out"_a);
   m.def("hash_strings", &hash_strings, "data"_a, "ends"_array);
   m.def("equal_strings", &equal_strings, "data"_array, "ends"_array, "rows"_array, "lims"_array);
+  m.def("count_characters", &characters_of, "data"_a, "offsets"_array);
   m.def("cut_strings", &cut_strings, "data"_a, "starts"_array, "ends"_array);
 }
 

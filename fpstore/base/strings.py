@@ -110,11 +110,7 @@ class StringColumn:
 
     def join_separated(self) -> bytes:
         """Return all strings as one, each followed by a byte that occurs in no UTF-8."""
-        out = np.full(len(self.data) + len(self), 0xFF, np.uint8)
-        is_text = np.ones(len(out), bool)
-        is_text[self.ends + np.arange(len(self), dtype=np.uint64)] = False
-        out[is_text] = np.frombuffer(self.data, np.uint8)
-        return out.tobytes()
+        return _kernel.join_strings(self.data, self.ends)
 
     def tolist(self) -> list[bytes]:
         """Return the strings one by one."""

@@ -213,9 +213,7 @@ class StringWriter:
         )
         contents = self._zstandard.BufferWithSegments(strings.join_separated(), segments.tobytes())
         frames = self._compressor.multi_compress_to_buffer(contents, threads=self._threads)
-        return [
-            with_checksum(record, frames[i].tobytes()) for i, record in enumerate(records.tolist())
-        ]
+        return _kernel.checked_values(records, frames)
 
     def copy(self, values: list[bytes]) -> None:
         """Append values of the same places in a file of the same layout.

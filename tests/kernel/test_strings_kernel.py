@@ -234,3 +234,28 @@ def test_frame_without_a_size_or_content_is_refused():
     for options in ({"write_checksum": True}, {"dict_data": known}):
         frame = zstandard.ZstdCompressor(**options).compress(b"text")
         assert _kernel.checked_frame(sealed_value(0, frame), 0) is None
+
+
+@pytest.mark.parametrize("strings", [[], [b""], [b"a", b"", b"bc"], [b"x" * 5000, b"y"]])
+def test_strings_are_joined_with_separators(strings):
+    ends = np.cumsum([len(string) for string in strings], dtype=np.uint64)
+    joined = _kernel.join_strings(b"".join(strings), ends)
+    assert joined == b"".join(string + b"\xff" for string in strings)
+
+
+def test_strings_beyond_the_data_are_not_joined():
+    for ends in ([4], [2, 1]):
+        with pytest.raises(ValueError, match="ends"):
+            _kernel.join_strings(b"abc", np.array(ends, np.uint64))
+
+
+def test_values_begin_with_the_checksum_of_their_frame():
+    frames = [b"", b"one", bytearray(b"another " * 300)]
+    keys = np.array([0, 5, 2**64 - 1], np.uint64)
+    assert _kernel.checked_values(keys, frames) == [
+        with_checksum(key, bytes(frame)) for key, frame in zip(keys.tolist(), frames, strict=True)
+    ]
+    with pytest.raises(ValueError, match="lengths"):
+        _kernel.checked_values(keys[:2], frames)
+    with pytest.raises(TypeError):
+        _kernel.checked_values(keys, ["text"] * 3)

@@ -220,6 +220,38 @@ nb::tuple cut_strings(nb::bytes data, Words starts, Words ends) {
   return nb::make_tuple(bytes_of(out.get(), size), out_ends.array(n));
 }
 
+// All strings, each followed by the separator.
+nb::object join_strings(nb::bytes data, Words ends) {
+  const Strings column = column_of(data, ends);
+  const uint64_t size = (column.n ? column.ends[column.n - 1] : 0) + column.n;
+  nb::object out = nb::steal(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size)));
+  if (!out.is_valid()) throw nb::python_error();
+  uint8_t* to = reinterpret_cast<uint8_t*>(PyBytes_AsString(out.ptr()));
+  for (size_t i = 0; i < column.n; ++i) {
+    memcpy(to, column.data + column.start(i), column.size(i));
+    to += column.size(i);
+    *to++ = kSeparator;
+  }
+  return out;
+}
+
+// The values of frames, in a list: each behind its checksum, which its key seeds.
+nb::list checked_values(Words keys, nb::object frames) {
+  const size_t n = keys.size();
+  need(nb::len(frames) == n, kUnequal);
+  nb::list values;
+  std::string value;
+  for (size_t i = 0; i < n; ++i) {
+    const View frame(frames, i);
+    value.resize(kStringChecksumBytes);
+    store32(reinterpret_cast<uint8_t*>(value.data()),
+            static_cast<uint32_t>(xxh64(frame.data(), frame.size(), keys.data()[i])));
+    value.append(reinterpret_cast<const char*>(frame.data()), frame.size());
+    values.append(bytes_of(value.data(), value.size()));
+  }
+  return values;
+}
+
 }  // namespace
 
 void bind_strings(nb::module_& m) {
@@ -231,6 +263,8 @@ void bind_strings(nb::module_& m) {
         "places"_array, "out"_a);
   m.def("hash_strings", &hash_strings, "data"_a, "ends"_array);
   m.def("equal_strings", &equal_strings, "data"_array, "ends"_array, "rows"_array, "lims"_array);
+  m.def("join_strings", &join_strings, "data"_a, "ends"_array);
+  m.def("checked_values", &checked_values, "keys"_array, "frames"_a);
   m.def("cut_strings", &cut_strings, "data"_a, "starts"_array, "ends"_array);
 }
 

@@ -193,7 +193,8 @@ class StringWriter:
         )
         step = self._layout.per_record
         whole = len(waiting) // step * step
-        self._compress(waiting.slice(0, whole))
+        # with the data of the other strings: a copy would take as long as joining them
+        self._compress(StringColumn(waiting.data, waiting.ends[:whole]))
         self._waiting = waiting.slice(whole, len(waiting))
 
     def _compress(self, strings: StringColumn) -> None:

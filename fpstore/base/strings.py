@@ -38,6 +38,17 @@ def string_spans(strings: Sequence[str] | Sequence[bytes]) -> Iterator[slice]:
     return spans(list_lims(np.fromiter(map(len, strings), np.int64, len(strings))), STRINGS_BYTES)
 
 
+def string_columns(
+    strings: StringColumn | Sequence[str] | Sequence[bytes],
+) -> Iterator[StringColumn]:
+    """Yield a column, or text or UTF-8 in columns of STRINGS_BYTES."""
+    if isinstance(strings, StringColumn):
+        yield strings
+        return
+    for span in string_spans(strings):
+        yield StringColumn.from_strings(strings[span])
+
+
 class StringColumn:
     """Strings in UTF-8, one after the other, and where each ends."""
 

@@ -187,3 +187,19 @@ def test_one_call_sees_what_is_current(tmp_path):
         writer.merge()
         for store in (reader, writer):
             assert store.probe(1) == store._tracker.current.probe(1) == [(3, 1, [7])]
+
+
+def test_a_store_that_is_closed_in_the_middle_of_a_probe(tmp_path, monkeypatch):
+    store = fpstore.build(tmp_path / "s", [1, 2], design="flip-1")
+    generation = store.snapshot().generation
+
+    class ClosingTable(dict):
+        def __contains__(self, radius):
+            known = super().__contains__(radius)
+            store.close()
+            return known
+
+    table = ClosingTable({store.radius: generation.prober(store.radius)})
+    monkeypatch.setattr(generation, "_probers", table)
+    with pytest.raises(fpstore.ClosedStoreError):
+        store.probe(1)

@@ -134,6 +134,9 @@ class StringColumn:
         return [*map(bytes.decode, self.tolist())]
 
 
+NO_STRINGS = StringColumn(b"", np.empty(0, np.uint64))
+
+
 class Encoded(NamedTuple):
     """Texts in UTF-8, one after the other: text i is at ``offsets[i]:offsets[i + 1]``.
 

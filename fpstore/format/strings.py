@@ -13,7 +13,7 @@ import xxhash
 
 from fpstore import _kernel
 from fpstore.base.aliases import Words
-from fpstore.base.strings import StringColumn
+from fpstore.base.strings import NO_STRINGS, StringColumn
 from fpstore.base.threads import cached_property
 from fpstore.disk.files import RUN_REPAIR
 from fpstore.disk.sealed import SealedReader, SealedWriter
@@ -36,7 +36,6 @@ BATCH_RECORDS, BATCH_BYTES = 1 << 11, 1 << 22  # per write
 RECORDS_AT_ONCE, VALUE_BYTES = 1 << 12, 1 << 21  # per read, about
 NO_RECORD = np.uint64(2**64 - 1)
 NO_NUMBERS = np.empty(0, np.uint64)
-NO_STRINGS = StringColumn(b"", NO_NUMBERS)
 Buffers = Any  # a sequence of buffers of zstandard
 
 

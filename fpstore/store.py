@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -70,6 +70,10 @@ def store_snapshot(store: Store) -> StoreSnapshot:
     return snapshot
 
 
+def _no_matches(fingerprint: object) -> None:
+    """Probe what has no current snapshot of one store."""
+
+
 class Store(Generic[Id]):
     """An exact Hamming-radius index on disk.
 
@@ -88,6 +92,9 @@ class Store(Generic[Id]):
     :meth:`insert`.
     """
 
+    # the matches of a usual probe in one call, or None where it takes more
+    _probe_current: Callable[[object], Any]
+
     def __init__(
         self,
         path: Path,
@@ -100,6 +107,7 @@ class Store(Generic[Id]):
         check_choice(pages, PAGES, "pages")
         self._tracker = Tracker(path, pages)
         self._set_state(path, self._tracker.design.radius, self._tracker.design.width)
+        self._probe_current = self._tracker.current.probe
         self._writer: StoreWriter | None = None
         if mode == "r+":
             from fpstore.change.writer import close_dropped, open_for_writing
@@ -121,6 +129,7 @@ class Store(Generic[Id]):
         self._same_numbers = self._width.bits >= WORD_BITS  # inside as outside
         self._closed = False
         self._warned = False
+        self._probe_current = _no_matches
 
     def __reduce__(self) -> tuple[type[Store], tuple[Path, str, str, None, str]]:
         """Pickle the path and ``pages``; unpickling opens the store for reading."""
@@ -275,6 +284,10 @@ class Store(Generic[Id]):
         >>> [(m.fingerprint, m.distance) for m in store.probe(0b1001, radius=1)]
         [(8, 1), (11, 1)]
         """
+        if radius is limit is None:
+            matches: MatchList[Id] | None = self._probe_current(fingerprint)
+            if matches is not None:
+                return matches
         snapshot = self.snapshot()
         if (
             type(fingerprint) is int

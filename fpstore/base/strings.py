@@ -38,6 +38,17 @@ def string_spans(strings: Sequence[str] | Sequence[bytes]) -> Iterator[slice]:
     return spans(list_lims(np.fromiter(map(len, strings), np.int64, len(strings))), STRINGS_BYTES)
 
 
+def string_columns(
+    strings: StringColumn | Sequence[str] | Sequence[bytes],
+) -> Iterator[StringColumn]:
+    """Yield a column, or text or UTF-8 in columns of STRINGS_BYTES."""
+    if isinstance(strings, StringColumn):
+        yield strings
+        return
+    for span in string_spans(strings):
+        yield StringColumn.from_strings(strings[span])
+
+
 class StringColumn:
     """Strings in UTF-8, one after the other, and where each ends."""
 
@@ -110,11 +121,7 @@ class StringColumn:
 
     def join_separated(self) -> bytes:
         """Return all strings as one, each followed by a byte that occurs in no UTF-8."""
-        out = np.full(len(self.data) + len(self), 0xFF, np.uint8)
-        is_text = np.ones(len(out), bool)
-        is_text[self.ends + np.arange(len(self), dtype=np.uint64)] = False
-        out[is_text] = np.frombuffer(self.data, np.uint8)
-        return out.tobytes()
+        return _kernel.join_strings(self.data, self.ends)
 
     def tolist(self) -> list[bytes]:
         """Return the strings one by one."""
@@ -125,6 +132,9 @@ class StringColumn:
 
     def texts(self) -> list[str]:
         return [*map(bytes.decode, self.tolist())]
+
+
+NO_STRINGS = StringColumn(b"", np.empty(0, np.uint64))
 
 
 class Encoded(NamedTuple):

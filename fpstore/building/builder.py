@@ -15,9 +15,9 @@ import numpy as np
 from fpstore import _kernel
 from fpstore.base.aliases import Progress, Words
 from fpstore.base.arguments import check_choice, check_flag, check_progress
-from fpstore.base.pools import read_ahead
+from fpstore.base.pools import Worker, read_ahead
 from fpstore.base.resources import Resources, parse_memory, parse_threads
-from fpstore.base.strings import StringColumn
+from fpstore.base.strings import StringColumn, string_columns
 from fpstore.base.width import WORD_BITS, Width, check_width, empty_rows
 from fpstore.building.columns import Column, SortedColumns, SortedRows
 from fpstore.building.external_sort import Sorter, sort_buffer, sort_bytes
@@ -166,9 +166,10 @@ class _Build:
             if self._strings is not None:
                 # Most of it is compressing, which goes on in all threads when the tables are
                 # written.
-                parts.append(partial(writer.write_dictionary, self._strings, self._threads))
+                parts.append(partial(writer.write_strings, self._strings, self._threads))
+                parts.append(partial(writer.write_numbers, self._strings))
             if self._threads > 1:
-                self._work.run_in_threads(len(parts), parts)
+                self._work.run_in_threads(min(len(parts), self._threads), parts)
             else:
                 for part in parts:
                     part()
@@ -231,10 +232,17 @@ class _Build:
         """Return a sorter of all rows, numbered by their strings."""
         self._strings = strings = StringSpool(self._temporary, self._memory, rows, self._threads)
         fingerprints = Column(self._temporary, self._width.words)
-        for piece, ids in pieces:
-            fingerprints.append(piece)
-            strings.add(ids)
-            self._work.tick(len(piece))
+        # a thread writes and hashes strings while the next ones are read
+        background = Worker(self._threads > 1)
+        try:
+            for piece, ids in pieces:
+                fingerprints.append(piece)
+                for column in string_columns(ids):
+                    background.submit(strings.add, column)
+                self._work.tick(len(piece))
+            background.wait()
+        finally:
+            background.end()
         self._kind, self._next_row = (
             "string",
             self._options.rows if self._options.id_kind else strings.rows,

@@ -148,7 +148,7 @@ class GenerationWriter:
         self.folder = folder
         self.work = work
         self.fingerprints = self.ids = self.digest = 0
-        self.dictionary: dict[str, Any] | None = None
+        self.dictionary: dict[str, Any] = {}  # empty without string ids
         self.places: dict[str, Any] | None = None
         self._rank_bits = 0
         self._ids_file: dict[str, int] = {}
@@ -255,6 +255,16 @@ class GenerationWriter:
 
         CorruptStoreError unless each ``used`` number, by default any, has a string.
         """
+        self.write_numbers(strings, used)
+        self.write_strings(strings, threads)
+
+    def write_numbers(
+        self, strings: StringSource, used: npt.NDArray[np.bool_] | None = None
+    ) -> None:
+        """Write the part of the dictionary that leads from strings to numbers.
+
+        CorruptStoreError unless each ``used`` number, by default any, has a string.
+        """
         hashes = KeySummary()
         for piece in cut_pieces(strings.hashes()):
             hashes.add(piece)
@@ -271,14 +281,16 @@ class GenerationWriter:
                 expected=expected,
                 got=got,
             )
-        shape = strings.write(self.folder / STRINGS_FILE, threads, self.work.tick)
-        self.dictionary = {
-            "strings": shape,
-            "count": strings.count,
+        self.dictionary |= {
             "hashes": hashes.count,
             "hash_digest": hashes.digest,
             "numbers": numbers,
         }
+
+    def write_strings(self, strings: StringSource, threads: int) -> None:
+        """Write the part of the dictionary that leads from numbers to strings."""
+        shape = strings.write(self.folder / STRINGS_FILE, threads, self.work.tick)
+        self.dictionary |= {"strings": shape, "count": strings.count}
 
     def write_places(self, memory: int) -> None:
         """Write the index by id, once the first table and the ids are written."""
@@ -312,18 +324,17 @@ class GenerationWriter:
 
     def record(self, number: int, totals: Totals) -> GenerationRecord:
         """Return the generation's record for the manifest."""
-        first_string = 0 if self.dictionary is None else self.dictionary["count"]
         return GenerationRecord(
             number,
             self.fingerprints,
             self.ids,
             totals.next_row,
             totals.id_kind,
-            first_string,
+            self.dictionary.get("count", 0),
             self.digest,
             sorted(self.filters),
             self._ids_file,
-            self.dictionary,
+            self.dictionary or None,
             self.places,
         )
 

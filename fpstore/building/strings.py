@@ -6,7 +6,7 @@ The zstandard dictionary of a store's strings is trained on a sample of them.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from weakref import finalize
 
@@ -16,7 +16,7 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.base.aliases import Groups, Words
 from fpstore.base.arguments import MAX_ID_BYTES
-from fpstore.base.strings import STRINGS_BYTES, StringColumn, string_spans
+from fpstore.base.strings import STRINGS_BYTES, StringColumn
 from fpstore.building.columns import COPY_ROWS, Column
 from fpstore.building.external_sort import Sorter
 from fpstore.disk.files import write_all
@@ -54,15 +54,8 @@ class StringSpool:
         self._bytes = 0
         self.rows = self.count = 0
 
-    def add(self, strings: StringColumn | Sequence[str] | Sequence[bytes]) -> None:
-        """Append the ids of successive rows: a column, text, or UTF-8."""
-        if isinstance(strings, StringColumn):
-            self._add(strings)
-        else:
-            for span in string_spans(strings):
-                self._add(StringColumn.from_strings(strings[span]))
-
-    def _add(self, column: StringColumn) -> None:
+    def add(self, column: StringColumn) -> None:
+        """Append the ids of successive rows."""
         if (longest := int(column.sizes.max(initial=0))) > MAX_ID_BYTES:
             raise InputError(
                 f"a string id takes at most {MAX_ID_BYTES} bytes of UTF-8, got one of {longest}"

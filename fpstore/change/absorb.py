@@ -9,7 +9,7 @@ import numpy as np
 
 from fpstore.base.aliases import Words
 from fpstore.base.resources import Resources
-from fpstore.base.strings import string_spans
+from fpstore.base.strings import StringColumn, string_spans
 from fpstore.building.strings import StringSpool
 from fpstore.change.committer import Committer, remove_generation
 from fpstore.change.content import PHASE_MERGE, SnapshotContent, UnitedContent
@@ -148,7 +148,7 @@ class Absorb(Merge):
             numbers[unknown] = np.arange(
                 first + new.rows, first + new.rows + len(unknown), dtype=np.uint64
             )
-            new.add([strings[i] for i in unknown.tolist()])
+            new.add(StringColumn.from_strings([strings[i] for i in unknown.tolist()]))
             table[other_numbers] = numbers
 
         def translate(ids: Words) -> Words:

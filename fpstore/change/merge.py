@@ -415,7 +415,7 @@ class Merge:
             and not (new and new.count)
             and self._is_dictionary_current(generation.record.dictionary, in_use)
         ):
-            writer.dictionary = generation.record.dictionary
+            writer.dictionary = generation.record.dictionary or {}
             if generation.record.dictionary is not None:
                 for name in DICTIONARY_FILES:
                     os.link(temporary.with_name(generation.folder.name) / name, temporary / name)

@@ -74,7 +74,7 @@ def _write_part(
             strings.close()
     else:
         write_sorted(writer, SnapshotContent(snapshot, part=part), manifest.design, resources)
-    if writer.dictionary is not None or manifest.index_ids:
+    if writer.dictionary or manifest.index_ids:
         writer.write_places(resources.memory)
     record = writer.record(1, snapshot.totals)
     finish_store(folder, manifest._replace(identity=os.urandom(IDENTITY_BYTES), generation=record))

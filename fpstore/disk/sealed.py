@@ -263,7 +263,7 @@ class SealedWriter:
         import lmdb
 
         data, size = keys.astype(">u8").tobytes(), WORD_BYTES * row_words(keys)
-        items = [(data[size * i : size * (i + 1)], value) for i, value in enumerate(values)]
+        starts = range(0, len(data), size)
         self._largest = max(self._largest, max(map(len, values), default=0))
         with self.turn:
             while True:
@@ -272,6 +272,8 @@ class SealedWriter:
                         _translate_lmdb_errors(self.path, lmdb.MapFullError),
                         self.environment.begin(write=True) as transaction,
                     ):
+                        # pairs one by one: many tuples at once would wake the garbage collector
+                        items = zip((data[at : at + size] for at in starts), values, strict=True)
                         transaction.cursor().putmulti(items, append=True)
                     return
                 except lmdb.MapFullError:

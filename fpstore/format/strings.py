@@ -13,7 +13,7 @@ import xxhash
 
 from fpstore import _kernel
 from fpstore.base.aliases import Words
-from fpstore.base.strings import StringColumn
+from fpstore.base.strings import NO_STRINGS, StringColumn
 from fpstore.base.threads import cached_property
 from fpstore.disk.files import RUN_REPAIR
 from fpstore.disk.sealed import SealedReader, SealedWriter
@@ -36,7 +36,6 @@ BATCH_RECORDS, BATCH_BYTES = 1 << 11, 1 << 22  # per write
 RECORDS_AT_ONCE, VALUE_BYTES = 1 << 12, 1 << 21  # per read, about
 NO_RECORD = np.uint64(2**64 - 1)
 NO_NUMBERS = np.empty(0, np.uint64)
-NO_STRINGS = StringColumn(b"", NO_NUMBERS)
 Buffers = Any  # a sequence of buffers of zstandard
 
 
@@ -193,7 +192,8 @@ class StringWriter:
         )
         step = self._layout.per_record
         whole = len(waiting) // step * step
-        self._compress(waiting.slice(0, whole))
+        # with the data of the other strings: a copy would take as long as joining them
+        self._compress(StringColumn(waiting.data, waiting.ends[:whole]))
         self._waiting = waiting.slice(whole, len(waiting))
 
     def _compress(self, strings: StringColumn) -> None:
@@ -213,9 +213,7 @@ class StringWriter:
         )
         contents = self._zstandard.BufferWithSegments(strings.join_separated(), segments.tobytes())
         frames = self._compressor.multi_compress_to_buffer(contents, threads=self._threads)
-        return [
-            with_checksum(record, frames[i].tobytes()) for i, record in enumerate(records.tolist())
-        ]
+        return _kernel.checked_values(records, frames)
 
     def copy(self, values: list[bytes]) -> None:
         """Append values of the same places in a file of the same layout.

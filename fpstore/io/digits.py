@@ -2,11 +2,11 @@
 
 import re
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from fpstore import _kernel
 from fpstore.base.aliases import Words
 from fpstore.base.arguments import check_flag
 from fpstore.base.keywords import keyword
@@ -19,8 +19,6 @@ _DIGITS = re.compile(r"[0-9]+")
 _NEGATIVE = re.compile(r"-[0-9]+")
 _SHOWN_BITS = 256  # the most bits of a number in a message
 _MAX_DECIMALS = len(str(1 << WIDTHS[-1]))
-_DECIMALS = len(str(1 << WORD_BITS))
-_Places = npt.NDArray[np.int64]
 
 
 class Digits(NamedTuple):
@@ -181,7 +179,7 @@ def parse_texts(texts: list[str], digits: Digits) -> Words | None:
     `read_digits` finds out.
     """
     column = StringColumn.from_strings(texts)
-    return _fingerprints(column.data + b"\n\n", *_places(column), digits)
+    return _fingerprints(column.data, *_places(column), digits)
 
 
 def parse_integers(column: StringColumn, plain: bool) -> Words | None:
@@ -189,7 +187,7 @@ def parse_integers(column: StringColumn, plain: bool) -> Words | None:
 
     None if one text is none or, with ``plain``, has leading zeros.
     """
-    return _integers(column.data, *_places(column), plain)
+    return _kernel.read_decimal(column.data, *_places(column), WORD_BITS, plain)
 
 
 def parse_block(
@@ -204,61 +202,37 @@ def parse_block(
     Returns None if a line may be irregular: reading row by row finds out, or names it. Ids are
     strings unless ``kind`` is "int"; with ``plain``, integers with leading zeros are irregular.
     """
-    buffer = np.frombuffer(block, np.uint8)
-    ends = np.flatnonzero(buffer == ord("\n"))
-    starts = np.append(0, ends[:-1] + 1)
-    ends = ends - (buffer[ends - 1] == ord("\r"))
-    taken = (ends > starts) & (buffer[starts] != ord("#"))
-    if not taken.all():
-        starts, ends = starts[taken], ends[taken]
-    gaps = np.flatnonzero(np.logical_or.reduce([buffer == separator for separator in separators]))
-    first = np.searchsorted(gaps, starts)
-    counts = np.searchsorted(gaps, ends) - first
-    if not counts.any():
-        fingerprints = _fingerprints(block, starts, ends, digits)
+    lines = _kernel.cut_lines(block, separators)
+    if lines is None:
+        return None
+    starts, cuts, ends = lines
+    has_ids = len(cuts) > 0
+    fingerprints = _fingerprints(block, starts, cuts if has_ids else ends, digits)
+    if fingerprints is None or not has_ids:
         return None if fingerprints is None else (fingerprints, None)
-    if (counts != 1).any():
+    first = cuts + np.uint64(1)
+    if (first == ends).any():
         return None
-    cuts = gaps[first]
-    fingerprints = _fingerprints(block, starts, cuts, digits)
-    if fingerprints is None or (cuts + 1 == ends).any():
-        return None
-    ids: Words | StringColumn | None
+    ids: Words | StringColumn | None = None
     if kind == "int":
-        ids = _integers(block, cuts + 1, ends, plain)
+        ids = _kernel.read_decimal(block, first, ends, WORD_BITS, plain)
     else:
         with suppress(UnicodeDecodeError):
-            return fingerprints, StringColumn.from_spans(
-                block, (cuts + 1).astype(np.uint64), ends.astype(np.uint64)
-            )
-        return None
+            ids = StringColumn.from_spans(block, first, ends)
     return None if ids is None else (fingerprints, ids)
 
 
-def _places(column: StringColumn) -> tuple[_Places, _Places]:
-    ends = column.ends.astype(np.int64)
-    return ends - column.sizes.astype(np.int64), ends
+def _places(column: StringColumn) -> tuple[Words, Words]:
+    return column.ends - column.sizes, column.ends
 
 
-def _fingerprints(data: bytes, starts: _Places, ends: _Places, digits: Digits) -> Words | None:
-    """Return the fingerprints in some places of a text; two bytes follow each start."""
-    width, buffer = digits.width, np.frombuffer(data, np.uint8)
+def _fingerprints(data: bytes, starts: Words, ends: Words, digits: Digits) -> Words | None:
+    """Return the fingerprints at places of a text, None if one may be none."""
+    width = digits.width
+    if not digits.decimal:
+        return _kernel.read_hexadecimal(data, starts, ends, width.digits)
     if not len(starts):
         return width.empty(0)
-    if not digits.decimal:
-        prefixed = (buffer[starts] == ord("0")) & ((buffer[starts + 1] | 32) == ord("x"))
-        if (~prefixed & (ends - starts != width.digits)).any():
-            return None  # too few digits without 0x
-        windows = _windows(data, starts + 2 * prefixed, ends, width.digits)
-        try:
-            packed = b"" if windows is None else bytes.fromhex(windows.tobytes().decode())
-        except ValueError:
-            return None
-        return (
-            width.from_bytes(np.frombuffer(packed, np.uint8))
-            if len(packed) == len(starts) * width.bytes
-            else None
-        )
     if width.words > 1:
         numbers = [
             data[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
@@ -268,50 +242,13 @@ def _fingerprints(data: bytes, starts: _Places, ends: _Places, digits: Digits) -
         )
         values = list(map(int, numbers)) if are_digits else [-1]
         return None if max(values) >> width.bits else width.rows(values)
-    below = (buffer[starts] == ord("-")) & digits.signed
-    rows = _integers(data, starts + below, ends, False, width.bits)
-    if rows is None or (rows[below] > np.uint64(1 << (WORD_BITS - 1))).any():
+    # one byte more: the last place may be empty
+    below = (np.frombuffer(data + b"\n", np.uint8)[starts] == ord("-")) & digits.signed
+    rows = _kernel.read_decimal(data, starts + below, ends, width.bits, False)
+    if rows is None:
+        return None
+    rows = rows << np.uint64(WORD_BITS - width.bits)
+    if (rows[below] > np.uint64(1 << (WORD_BITS - 1))).any():
         return None
     # also of 32 bits: they are the upper half of the word
     return np.where(below, np.uint64(0) - rows, rows)
-
-
-def _integers(
-    data: bytes, starts: _Places, ends: _Places, plain: bool, bits: int = WORD_BITS
-) -> Words | None:
-    """Return decimal integers in some places of a text in the upper bits of words."""
-    windows = _windows(data, starts, ends, _DECIMALS)
-    if windows is None or (
-        plain and ((np.frombuffer(data, np.uint8)[starts] == ord("0")) & (ends - starts > 1)).any()
-    ):
-        return None
-    windows -= ord("0")
-    if windows.max(initial=0) > 9:
-        return None
-    total, last = np.zeros(len(windows), np.uint64), windows[:, -1]
-    for column in windows.T[:-1]:
-        total *= np.uint64(10)
-        total += column
-    limit, most = divmod((1 << bits) - 1, 10)
-    if ((total > limit) | ((total == limit) & (last > most))).any():
-        return None
-    return (total * np.uint64(10) + last) << np.uint64(WORD_BITS - bits)
-
-
-def _windows(
-    data: bytes, starts: _Places, ends: _Places, size: int
-) -> npt.NDArray[np.uint8] | None:
-    """Return some places of a text as rows of ``size`` bytes, with zeros in front.
-
-    None if one is empty or longer.
-    """
-    sizes = ends - starts
-    if len(sizes) and (sizes.min() < 1 or sizes.max() > size):
-        return None
-    windows: npt.NDArray[Any] = np.ndarray(
-        (len(data) + 1,), f"V{size}", bytes(size) + data, strides=(1,)
-    )
-    rows = windows[ends].view(np.uint8).reshape(-1, size)  # the bytes before each end
-    if len(sizes) and sizes.min() < size:
-        rows[np.arange(size) < (size - sizes)[:, None]] = ord("0")
-    return rows

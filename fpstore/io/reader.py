@@ -12,7 +12,7 @@ from fpstore.base.aliases import Words
 from fpstore.base.arguments import check_choice, check_flag, check_whole, printable
 from fpstore.base.diagnostics import notify
 from fpstore.base.keywords import accepts, keyword
-from fpstore.base.strings import StringColumn
+from fpstore.base.strings import NO_STRINGS, StringColumn
 from fpstore.base.width import Width, check_width
 from fpstore.errors import InputError, StorageError, plural, show
 from fpstore.io.binary import RAW_BITS, NpyRows, RawRows
@@ -264,19 +264,21 @@ def _decide_id_type(waiting: list[Batch], rule: IdRule, rows: int) -> Iterator[B
     """Let the first rows decide the id type, then convert the ids that were held back."""
     if not waiting:
         return
-    first_ids: list[str] = []
-    for batch in waiting:
-        if isinstance(batch.ids, StringColumn):
-            first_ids += batch.ids.slice(0, rows - len(first_ids)).texts()
-    other_ids = [text for text in first_ids if not is_plain_integer(text)]
-    rule.kind = "str" if other_ids else "int"
-    if 0 < len(other_ids) < len(first_ids) and all(
-        text.isascii() and text.isdigit() and text[0] != "0" for text in other_ids
-    ):
-        raise InputError(  # all would silently become strings
-            f"the id {show(other_ids[0])} is over 2^64-1, but other ids are integers below it; "
-            f"give the id type explicitly ({keyword('id_type', 'str')})"
-        )
+    columns = [batch.ids for batch in waiting if isinstance(batch.ids, StringColumn)]
+    first_ids = StringColumn.concatenate(columns or [NO_STRINGS]).slice(0, rows)
+    if first_ids.data and not first_ids.data.isdigit():
+        rule.kind = "str"
+    else:
+        texts = first_ids.texts()
+        other_ids = [text for text in texts if not is_plain_integer(text)]
+        rule.kind = "str" if other_ids else "int"
+        if 0 < len(other_ids) < len(texts) and all(
+            text.isdigit() and text[0] != "0" for text in other_ids
+        ):
+            raise InputError(  # all would silently become strings
+                f"the id {show(other_ids[0])} is over 2^64-1, but other ids are integers below it; "
+                f"give the id type explicitly ({keyword('id_type', 'str')})"
+            )
     for batch in waiting:
         if (
             rule.kind == "int"

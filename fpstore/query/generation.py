@@ -145,11 +145,12 @@ class Generation:
 
     def prober(self, radius: int) -> _kernel.Prober | _kernel.ColumnProber | None:
         """Return the prober of a radius; None if every entry of column tables is compared."""
-        if radius not in self._probers:
-            self._probers[radius] = (
+        probers = self._probers  # another thread may close the store
+        if radius not in probers:
+            probers[radius] = (
                 self._ring_prober(radius) if self.design.ring else self._block_prober(radius)
             )
-        return self._probers[radius]
+        return probers[radius]
 
     def probe(
         self,

@@ -133,6 +133,13 @@ class StoreSnapshot(Snapshot):
             ids[:] = self.list_ids(ids)
         return matches
 
+    @property
+    def usual_prober(self) -> _kernel.SingleProber | None:
+        """The prober of single queries at the store's radius, if what it finds are the matches."""
+        if not self._is_plain:
+            return None
+        return self.generation.single_prober(self.generation.design.radius)
+
     def _with_changes(self, base: Iterable[Any], value: int, radius: int) -> MatchList:
         """Apply the changes to the matches in the tables, which have id numbers."""
         changes, version = self._delta_kernel, self.version

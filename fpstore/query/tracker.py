@@ -12,6 +12,9 @@ from functools import partial
 from pathlib import Path
 from weakref import WeakSet, finalize
 
+import numpy as np
+
+from fpstore import _kernel
 from fpstore.base.threads import is_held, wait_for
 from fpstore.design.families import Design
 from fpstore.disk.mapped import LAZY
@@ -65,11 +68,6 @@ def _after_fork_in_child() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)
-
-
-# (words, end, snapshot): while the word at END equals ``end``, the snapshot is current. Every
-# question unpacks it, so it is a plain tuple.
-_Current = tuple[memoryview, int, StoreSnapshot]
 
 
 @dataclass(frozen=True)
@@ -157,13 +155,18 @@ class _NextGeneration:
 
 
 class Tracker:
-    """The files of a store that one process has open, brought up to date by :meth:`snapshot`."""
+    """The files of a store that one process has open, brought up to date by :meth:`snapshot`.
+
+    ``current.probe`` answers usual probes of the current snapshot in one call, and returns None for
+    all others.
+    """
 
     def __init__(self, path: Path, pages: str = LAZY) -> None:
         self.path, self.pages = path, pages
         self._lock = threading.RLock()
         self._closed = False
-        self._current: _Current | None = None
+        # known: the word at END while the snapshot is current
+        self.current = _kernel.CurrentSnapshot(np.ndarray, np.uint64)
         self._generation: Generation | None = None
         self._next: _NextGeneration | None = None
         self._place = HEADER_BYTES  # the end of what was read of the log
@@ -185,26 +188,24 @@ class Tracker:
 
     def snapshot(self) -> StoreSnapshot:
         """Return the current snapshot."""
-        try:
-            words, end, snapshot = self._current  # type: ignore[misc]  # None is met below
-            if words[END] == end:
-                return snapshot
-        except (TypeError, ValueError):  # closed, perhaps by another thread just now, or forked
-            pass
-        if is_held(self._lock) and self._current is not None:
+        snapshot: StoreSnapshot | None = self.current.get()
+        if snapshot is not None:
+            return snapshot
+        if is_held(self._lock) and self.current.snapshot is not None:
             # for a signal handler in the middle of a refresh: the state before it
-            return self._current[2]
+            return self._current_snapshot()
         with self._lock:
             return self._refresh()
 
     def _refresh(self) -> StoreSnapshot:
         if self._closed:
             raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
-        if self._current is None:
+        if self.current.snapshot is None:
             self._resolve()
             return self._current_snapshot()
-        words, known_end, _ = self._current
-        end = words[END]
+        if self.current.get() is not None:
+            return self._current_snapshot()  # another thread has brought it up to date
+        end = self.log.word
         if end & SUPERSEDED:
             before = None if self._next is None else self._next.mark
             following = self._next_generation()  # first: it may become current right after
@@ -214,7 +215,7 @@ class Tracker:
                 self._resolve()
             else:
                 self._read(end, end if following is None else NEVER)
-        elif end != known_end:
+        else:
             self._drop_next()  # that merge was given up
             self._read(end, end)
         return self._current_snapshot()
@@ -239,8 +240,8 @@ class Tracker:
             following.close()
 
     def _current_snapshot(self) -> StoreSnapshot:
-        assert self._current is not None
-        return self._current[2]
+        snapshot: StoreSnapshot = self.current.snapshot
+        return snapshot
 
     def _has_new_generation(self) -> bool:
         """Whether this store has another generation now.
@@ -266,9 +267,9 @@ class Tracker:
                 self.manifest, snapshot.generation, self.log, snapshot, self._place, end
             ).with_new_records()
             self._place = updated.place
-            self._current = self.log.words, known_end, updated.snapshot
+            self.current.set(self.log.words, END, known_end, updated.snapshot)
         except BaseException:
-            self._current = None  # half of a record may have been applied: read the log again
+            self.current.clear()  # half of a record may have been applied: read the log again
             raise
 
     @property
@@ -345,13 +346,8 @@ class Tracker:
         generation = same
         try:
             generation = same or Generation(path, manifest, self.pages)
-            current = self._current
             return _load(
-                manifest,
-                generation,
-                log,
-                log.read(HEADER_BYTES, 1),
-                None if current is None else current[2],
+                manifest, generation, log, log.read(HEADER_BYTES, 1), self.current.snapshot
             )
         except BaseException:
             log.close()
@@ -363,7 +359,7 @@ class Tracker:
         self.manifest, self._generation, self.log = opened.manifest, opened.generation, opened.log
         self._place = opened.place
         # The next question finds out whether there is another generation meanwhile.
-        self._current = self.log.words, opened.end & ~SUPERSEDED, opened.snapshot
+        self.current.set(self.log.words, END, opened.end & ~SUPERSEDED, opened.snapshot)
 
     def current_path(self) -> Path:
         """Return a path of the store that was opened, which may have been renamed.
@@ -437,11 +433,11 @@ class Tracker:
         The writer could not adopt the generation that every process sees.
         """
         with self._lock:
-            self._current = None
+            self.current.clear()
 
     def show(self, snapshot: StoreSnapshot) -> None:
         """Make a snapshot current that this process, the writer, has made."""
-        self._current = _STILL, 0, snapshot
+        self.current.set(_STILL, END, 0, snapshot)
 
     def switch(self, snapshot: StoreSnapshot, log: LogReader) -> None:
         """Switch to another generation, which this process has made."""
@@ -458,7 +454,8 @@ class Tracker:
     def after_fork(self) -> None:
         """In a child, drop what a thread of the parent may have locked or half changed."""
         self._lock = threading.RLock()
-        self._current = self._next = None
+        self._next = None
+        self.current.clear()
 
     def close(self) -> None:
         """Close all files. Closing twice is allowed."""
@@ -466,7 +463,7 @@ class Tracker:
             if self._closed:
                 return
             self._closed = True
-            self._current = None
+            self.current.clear()
             self._drop_next()
             if self._generation is not None:
                 self._generation.close()

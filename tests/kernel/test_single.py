@@ -112,3 +112,94 @@ def test_a_thread_asks_stores_of_several_widths(tmp_path):
                 key=lambda x: ((x ^ query).bit_count(), x),
             )
             assert [match.fingerprint for match in store.probe(query)] == wanted
+
+
+def forms_of(value, bits):
+    """Yield the forms of one fingerprint that a probe takes in one call."""
+    data = value.to_bytes(bits // 8, "big")
+    yield value
+    yield data
+    yield np.frombuffer(data, np.uint8)
+    if bits == 64:
+        yield np.uint64(value)
+    if bits > 64:
+        yield np.frombuffer(data, ">u8").astype(np.uint64)
+
+
+def odd_values(value, bits):
+    """Yield other forms of a fingerprint, and values that are none."""
+    data = value.to_bytes(bits // 8, "big")
+    row = np.frombuffer(data, np.uint8)
+    words = np.frombuffer(data.ljust(8, b"\0"), ">u8").astype(np.uint64)
+    yield from (True, np.True_, -1, 2**bits, 2**300, 1.0, None, "", data.hex(), f"0x{value:x}")
+    yield from (np.int64(5), np.int64(-5), np.uint32(7), np.uint64(2**63 + 1), np.float64(2))
+    yield from (data[:-1], data + b"\0", b"", bytearray(data), memoryview(data), np.void(data))
+    yield from (row[:-1], np.repeat(row, 2)[::2], row.reshape(1, -1), row.view("S1"), row > 9)
+    yield from (np.unpackbits(row).astype(bool), row.astype(np.int8), row.astype(np.uint16))
+    yield from (np.ma.masked_array(row), np.ma.masked_array(row, row > 100), np.array(7, np.uint64))
+    yield from (words, words.astype(">u8"), words.astype(np.int64), words[:1], np.repeat(words, 2))
+    yield from ([value], object())
+
+
+def outcome(probe, *how):
+    try:
+        matches = probe(*how)
+    except Exception as error:
+        return type(error), str(error)
+    return type(matches), matches, [(type(m), type(m.fingerprint), type(m.ids)) for m in matches]
+
+
+@pytest.mark.parametrize("bits", [32, 64, 128, 256])
+@pytest.mark.parametrize("kind", ["integer", "string"])
+def test_a_usual_probe_answers_as_one_with_a_radius(tmp_path, bits, kind):
+    rng = np.random.default_rng(bits)
+    stored = [*numbers(rng, 500, bits), 0, 1, 2**bits - 1]
+    ids = [n if kind == "integer" else str(n) for n in range(len(stored))]
+    with fpstore.build(tmp_path / "s", stored, ids, width=bits, radius=3) as store:
+        in_one_call = store._tracker.current.probe
+        for value in [*stored[:5], *stored[-3:], *numbers(rng, 5, bits), near(rng, 1, bits, 3)]:
+            expected = outcome(store.probe, value, 3)
+            for form in forms_of(value, bits):
+                assert (in_one_call(form) is None) == (kind == "string")
+                assert outcome(store.probe, form) == outcome(store.probe, form, 3) == expected
+            for other in odd_values(value, bits):
+                assert outcome(store.probe, other) == outcome(store.probe, other, 3), repr(other)
+    assert in_one_call(stored[0]) is None
+    with pytest.raises(fpstore.ClosedStoreError):
+        store.probe(stored[0])
+
+
+def test_one_call_sees_what_is_current(tmp_path):
+    """Not the tables alone once there are changes, and those of a merge."""
+    with (
+        fpstore.build(tmp_path / "s", [1, 2**40 - 1]) as reader,
+        fpstore.open(tmp_path / "s", mode="r+") as writer,
+    ):
+        in_one_call = reader._tracker.current.probe
+        assert reader.probe(1) == in_one_call(1) == [(1, 0, [0])]
+        writer.insert([3], [7])
+        assert in_one_call(1) is None
+        for store in (reader, writer):
+            assert store.probe(1) == [(1, 0, [0]), (3, 1, [7])]
+        writer.delete(fingerprints=[1])
+        for store in (reader, writer):
+            assert store.probe(1) == [(3, 1, [7])]
+        writer.merge()
+        for store in (reader, writer):
+            assert store.probe(1) == store._tracker.current.probe(1) == [(3, 1, [7])]
+
+
+def test_a_store_that_is_closed_in_the_middle_of_a_probe(tmp_path, monkeypatch):
+    store = fpstore.build(tmp_path / "s", [1, 2], design="flip-1")
+    generation = store.snapshot().generation
+
+    class ClosingTable(dict):
+        def __contains__(self, radius):
+            known = super().__contains__(radius)
+            store.close()
+            return known
+
+    table = ClosingTable({store.radius: generation.prober(store.radius)})
+    monkeypatch.setattr(generation, "_probers", table)
+    with pytest.raises(fpstore.ClosedStoreError):
+        store.probe(1)

@@ -10,6 +10,7 @@ from reference_store import sealed_value
 
 from fpstore import _kernel
 from fpstore.base.strings import StringColumn, string_hash
+from fpstore.base.width import Width
 from fpstore.format.strings import with_checksum
 
 texts = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=30), max_size=30)
@@ -234,3 +235,113 @@ def test_frame_without_a_size_or_content_is_refused():
     for options in ({"write_checksum": True}, {"dict_data": known}):
         frame = zstandard.ZstdCompressor(**options).compress(b"text")
         assert _kernel.checked_frame(sealed_value(0, frame), 0) is None
+
+
+@pytest.mark.parametrize("strings", [[], [b""], [b"a", b"", b"bc"], [b"x" * 5000, b"y"]])
+def test_strings_are_joined_with_separators(strings):
+    ends = np.cumsum([len(string) for string in strings], dtype=np.uint64)
+    joined = _kernel.join_strings(b"".join(strings), ends)
+    assert joined == b"".join(string + b"\xff" for string in strings)
+
+
+def test_strings_beyond_the_data_are_not_joined():
+    for ends in ([4], [2, 1]):
+        with pytest.raises(ValueError, match="ends"):
+            _kernel.join_strings(b"abc", np.array(ends, np.uint64))
+
+
+def test_values_begin_with_the_checksum_of_their_frame():
+    frames = [b"", b"one", bytearray(b"another " * 300)]
+    keys = np.array([0, 5, 2**64 - 1], np.uint64)
+    assert _kernel.checked_values(keys, frames) == [
+        with_checksum(key, bytes(frame)) for key, frame in zip(keys.tolist(), frames, strict=True)
+    ]
+    with pytest.raises(ValueError, match="lengths"):
+        _kernel.checked_values(keys[:2], frames)
+    with pytest.raises(TypeError):
+        _kernel.checked_values(keys, ["text"] * 3)
+
+
+def lines_of(text, separators):
+    """Return what `cut_lines` returns, read slowly."""
+    starts, cuts, ends, at = [], [], [], 0
+    for line in text.split(b"\n")[:-1]:
+        content = line.removesuffix(b"\r")
+        if content and not content.startswith(b"#"):
+            gaps = [at + place for place, byte in enumerate(content) if byte in separators]
+            if len(gaps) > 1:
+                return None
+            starts.append(at)
+            cuts += gaps
+            ends.append(at + len(content))
+        at += len(line) + 1
+    return (starts, cuts, ends) if len(cuts) in (0, len(starts)) else None
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(st.sampled_from([b"a", b"\t", b" ", b"#", b"\r", b"\n", b"\0", b"\xff"])).map(
+        b"".join
+    ),
+    st.sampled_from([b"\t", b"\t ", b",", b""]),
+)
+def test_lines_are_cut(text, separators):
+    cut = _kernel.cut_lines(text, separators)
+    expected = lines_of(text, separators)
+    assert (cut if cut is None else tuple(column.tolist() for column in cut)) == expected
+
+
+def numbers_in(cells, read, *how):
+    """Return the numbers that the kernel reads from cells, or None."""
+    column = StringColumn.from_strings(cells)
+    numbers = read(column.data, column.ends - column.sizes, column.ends, *how)
+    return numbers if numbers is None else numbers.tolist()
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(st.text("0123456789-+ a:/", max_size=22) | st.integers(0, 2**64 + 9).map(str)),
+    st.sampled_from([1, 32, 63, 64]),
+    st.booleans(),
+)
+def test_decimal_digits_are_read(cells, bits, plain):
+    known = all(
+        cell.isdigit()
+        and int(cell) < 2**bits
+        and len(cell) <= 20
+        and not (plain and cell != str(int(cell)))
+        for cell in cells
+    )
+    expected = [int(cell) for cell in cells] if known else None
+    assert numbers_in(cells, _kernel.read_decimal, bits, plain) == expected
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data(), st.sampled_from([8, 16, 32, 64]))
+def test_hexadecimal_digits_are_read(data, digits):
+    cell = st.text("0123456789abcdefABCDEFxX g/@`", max_size=digits + 3)
+    number = st.integers(0, 2 ** (4 * digits) - 1)
+    cells = data.draw(
+        st.lists(cell | number.map(hex) | number.map(lambda value: f"{value:0{digits}X}"))
+    )
+    values = []
+    for text in cells:
+        prefixed = text[:2] in ("0x", "0X")
+        own = text[2 * prefixed :]
+        if not all(c in "0123456789abcdefABCDEF" for c in own) or not (
+            1 <= len(own) <= digits if prefixed else len(own) == digits
+        ):
+            assert numbers_in(cells, _kernel.read_hexadecimal, digits) is None
+            return
+        values.append(int(own, 16))
+    width = Width(4 * digits)
+    assert numbers_in(cells, _kernel.read_hexadecimal, digits) == width.rows(values).tolist()
+
+
+def test_digits_beyond_the_text_are_not_read():
+    for starts, ends in (([0], [4]), ([2], [1]), ([0, 1], [2]), ([2**64 - 1], [2])):
+        with pytest.raises(ValueError, match=r"ends|lengths"):
+            _kernel.read_decimal(b"123", words(*starts), words(*ends), 64, False)
+    for call in ((_kernel.read_decimal, 65, False), (_kernel.read_hexadecimal, 20)):
+        with pytest.raises(ValueError, match=r"bits|width"):
+            call[0](b"1", words(0), words(1), *call[1:])

@@ -5,15 +5,19 @@ from __future__ import annotations
 import threading
 import time
 from functools import partial
+from typing import Any
+
+import numpy as np
 
 import fpstore
 from bench.answers import of_store
 from bench.data import Words
-from bench.harness import Bench, Result, percentile, ratio
+from bench.harness import Bench, Result, microseconds, percentile, ratio
 from bench.naming import urls
 
 SINGLE_QUERIES = 1 << 14
 THREADS, ROUNDS = 8, 8
+SMALL_ROWS, SMALL_QUERIES, SMALL_REPEATS = 100_000, 1 << 10, 25
 MAX_NAMED_LOG2 = 22  # string ids are made one by one
 
 
@@ -39,7 +43,7 @@ def single_times(bench: Bench, store: fpstore.Store, queries: Words) -> tuple[fl
 def single(bench: Bench) -> Result:
     """`probe` one at a time from Python, with ids, page cache warm.
 
-    One thread and eight, integer ids and URLs.
+    One thread and eight, integer ids and URLs; and stores that the caches hold.
     """
     log2 = bench.log2()
     out: Result = {"n": 1 << log2}
@@ -62,6 +66,7 @@ def single(bench: Bench) -> Result:
                 out[kind][label]["filter"] = _timed(bench, filtered, queries)
                 bench.forget()
     out["string_ids"] = _string_ids(bench, min(log2, MAX_NAMED_LOG2))
+    out["small"] = _small(bench)
     return out
 
 
@@ -99,6 +104,40 @@ def _share(store: fpstore.Store, values: list[int], threads: int) -> None:
         worker.start()
     for worker in workers:
         worker.join()
+
+
+def _small(bench: Bench) -> Result:
+    """Time probes of small stores, stored fingerprints and others, in the forms of an argument.
+
+    Least processor time, in microseconds.
+    """
+    count = 1 << 10 if bench.smoke else SMALL_ROWS
+    rng = np.random.default_rng([bench.seed, 1 << 43])
+    out: Result = {"n": count}
+    for width, radius in ((64, 3), (256, 3), (256, 10)):
+        rows = rng.integers(0, 256, (count + SMALL_QUERIES, width // 8), dtype=np.uint8)
+        path = bench.folder / f"small-{width}-{radius}.fps"
+        stored = rows[:count].view(">u8").astype(np.uint64).reshape(count, -1)
+        source = stored.ravel() if width == 64 else stored
+        with fpstore.build(path, source, width=width, radius=radius) as store:
+            label = out[f"{width} bits, radius {radius}"] = {"design": store.design.name}
+            for kind, queries in (("hit", rows[:SMALL_QUERIES]), ("miss", rows[count:])):
+                data = [row.tobytes() for row in queries]
+                numbers = [int.from_bytes(row, "big") for row in data]
+                forms = {"int": numbers, "bytes": data, "array": list(queries)}
+                matches = [store.probe(number) for number in numbers]
+                for form, values in forms.items():
+                    assert [store.probe(value) for value in values] == matches
+                    label[f"{kind}, {form}"] = microseconds(
+                        bench.processor_seconds(partial(_probe_each, store, values), SMALL_REPEATS),
+                        len(values),
+                    )
+    return out
+
+
+def _probe_each(store: fpstore.Store, values: list[Any]) -> None:
+    for value in values:
+        store.probe(value)
 
 
 def _string_ids(bench: Bench, log2: int) -> Result:

@@ -134,6 +134,20 @@ size_t count_of(const Some& rows) {
   return rows.shape(0);
 }
 
+// Methods of int between numbers and bytes. Looking them up takes as long as they do.
+struct IntMethods {
+  PyObject *to_bytes, *from_bytes, *big;
+};
+inline const IntMethods& int_methods() {
+  static const IntMethods methods = [] {
+    const nb::handle type(reinterpret_cast<PyObject*>(&PyLong_Type));
+    return IntMethods{nb::getattr(type, "to_bytes").release().ptr(),
+                      nb::getattr(type, "from_bytes").release().ptr(),
+                      nb::str("big").release().ptr()};
+  }();
+  return methods;
+}
+
 // One row, and the number of as many words that it is in Python.
 struct OneRow {
   uint64_t words[kMaxWords] = {};
@@ -145,16 +159,34 @@ struct OneRow {
         throw nb::type_error("a fingerprint of this width is a number below 2^64");
       return;
     }
-    const nb::bytes data = nb::cast<nb::bytes>(number.attr("to_bytes")(8 * count, "big"));
-    for (unsigned i = 0; i < count; ++i) words[i] = load64be(data_of(data) + 8 * i);
+    if (!read_wide(number, count)) throw nb::python_error();
+  }
+  // Reads an int of 128 or 256 bits; false with an exception if it is negative or does not fit.
+  bool read_wide(nb::handle number, unsigned count) {
+    const IntMethods& methods = int_methods();
+    const nb::int_ size(8 * count);
+    PyObject* const arguments[] = {number.ptr(), size.ptr(), methods.big};
+    const nb::object data = nb::steal(PyObject_Vectorcall(methods.to_bytes, arguments, 3, nullptr));
+    if (data.is_valid()) read_bytes(PyBytes_AsString(data.ptr()), 8 * count);
+    return data.is_valid();
+  }
+  // Reads big-endian bytes: 4, or those of whole words.
+  void read_bytes(const void* data, size_t size) {
+    uint8_t bytes[8 * kMaxWords] = {};
+    memcpy(bytes, data, size);
+    for (size_t i = 0; 8 * i < size; ++i) words[i] = load64be(bytes + 8 * i);
   }
 };
 inline nb::object number_of(const uint64_t* row, unsigned words) {
   if (words == 1) return nb::cast(*row);
   uint8_t data[8 * kMaxWords];
   for (unsigned i = 0; i < words; ++i) store64be(data + 8 * i, row[i]);
-  const nb::object type = nb::borrow(reinterpret_cast<PyObject*>(&PyLong_Type));
-  return type.attr("from_bytes")(bytes_of(data, 8 * words), "big");
+  const IntMethods& methods = int_methods();
+  const nb::bytes bytes = bytes_of(data, 8 * words);
+  PyObject* const arguments[] = {bytes.ptr(), methods.big};
+  nb::object number = nb::steal(PyObject_Vectorcall(methods.from_bytes, arguments, 2, nullptr));
+  if (!number.is_valid()) throw nb::python_error();
+  return number;
 }
 
 // Stops the calls that were given it, from another thread.

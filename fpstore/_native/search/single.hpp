@@ -52,6 +52,7 @@ class SingleProber {
 
   const AnyProber& prober() const { return *prober_; }
   unsigned words() const { return identity_->words(); }
+  unsigned width() const { return identity_->width; }
   // False if the ids of a match cannot be found in the file as it should be. Throws the fault of
   // a table.
   bool probe(const uint64_t* row, Stopper* stop, SingleMatches* out) const;

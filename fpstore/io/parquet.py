@@ -58,56 +58,65 @@ COPIED_BYTES = 1 << 25  # the size of a row group of copied rows
 BATCH_ROWS, BATCH_BYTES = 1 << 14, 1 << 23  # decoded at once
 PAGE_STEP = 1 << 6  # rows after which a page that is written may end: readers decode it as a whole
 # decoded before freed memory goes back to the system
-RELEASED_BYTES = 1 << 25
+RELEASED_BYTES = 1 << 27
 MAX_GATHERED = 1 << 10  # batches that are joined, at most
 READ_BYTES = 1 << 20  # in one read; by default pyarrow reads all of a column in a row group
 DICTIONARY_BYTES = 1 << 24  # the largest column chunk that stays a dictionary
 
 
-def open_rows(arrow: Any, path: str, names: Sequence[str] | None, most: int) -> tuple[Any, int]:
+def open_rows(
+    arrow: Any, path: str, names: Sequence[str] | None, most: int
+) -> tuple[Any, list[int]]:
     """Open a file to read some of its columns, by default all, in batches.
 
-    Return it, and how many rows to read at once.
+    Return it, and how many rows of each row group to read at once.
 
     The rows are at most ``most``, and take about BATCH_BYTES when they are decoded. Each row of a
-    dictionary may be a long text where the file has some bytes: columns that are small in the file
-    come as dictionaries, and of others, the longest value in their dictionaries counts.
+    dictionary may be a long text where the file has some bytes: columns that are small in all row
+    groups come as dictionaries, and of others, the longest value in the dictionary counts.
     """
     with arrow.parquet.ParquetFile(path) as parquet:
-        metadata = parquet.metadata
-        groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-    row_bytes, largest = 1, dict[str, int]()  # by column, if it has dictionaries of strings
-    for group in groups:
-        size = 0
+        metadata, columns = parquet.metadata, parquet.schema_arrow.names
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    sizes = [0] * len(groups)
+    largest = dict[str, int]()  # by column, if it has dictionaries of strings
+    for number, group in enumerate(groups):
         for column in map(group.column, range(group.num_columns)):
             name = column.path_in_schema
             if names is not None and not any(
                 name == chosen or name.startswith(f"{chosen}.") for chosen in names
             ):
                 continue
-            size += column.total_uncompressed_size
+            size = column.total_uncompressed_size
+            sizes[number] += size
             if (
                 column.has_dictionary_page
                 and column.physical_type == "BYTE_ARRAY"
-                and name in parquet.schema_arrow.names
+                and name in columns
             ):
-                largest[name] = max(largest.get(name, 0), column.total_uncompressed_size)
-        row_bytes = max(row_bytes, size // max(group.num_rows, 1))
+                largest[name] = max(largest.get(name, 0), size)
+    row_bytes = [
+        max(size // max(group.num_rows, 1), 1) for size, group in zip(sizes, groups, strict=True)
+    ]
     small = [name for name, size in largest.items() if size <= DICTIONARY_BYTES]
     for name in largest.keys() - set(small):
-        with arrow.parquet.ParquetFile(
-            path, read_dictionary=[name], buffer_size=READ_BYTES, pre_buffer=False
-        ) as parquet:
-            for number in range(len(groups)):
-                for batch in parquet.iter_batches(1, row_groups=[number], columns=[name]):
-                    row_bytes = max(
-                        row_bytes, int(value_bytes(batch.column(0).dictionary).max(initial=0))
-                    )
-                    break
-    rows = max(min(most, BATCH_BYTES // row_bytes), 1)
+        for number, longest in enumerate(_longest_values(arrow, path, name, len(groups))):
+            row_bytes[number] = max(row_bytes[number], longest)
     return arrow.parquet.ParquetFile(
         path, read_dictionary=small, buffer_size=READ_BYTES, pre_buffer=False
-    ), rows
+    ), [max(min(most, BATCH_BYTES // size), 1) for size in row_bytes]
+
+
+def _longest_values(arrow: Any, path: str, name: str, groups: int) -> Iterator[int]:
+    """Yield the size of the longest value in the dictionary of a column, for each row group."""
+    with arrow.parquet.ParquetFile(
+        path, read_dictionary=[name], buffer_size=READ_BYTES, pre_buffer=False
+    ) as parquet:
+        for number in range(groups):
+            batch = next(parquet.iter_batches(1, row_groups=[number], columns=[name]), None)
+            yield (
+                0 if batch is None else int(value_bytes(batch.column(0).dictionary).max(initial=0))
+            )
 
 
 def _fingerprinter(schema: Any) -> Any:
@@ -275,7 +284,7 @@ class ParquetRows(RowFiles):
         skip.finish()
 
     def _group_batches(
-        self, parquet: Any, name: str, most: int, names: list[str] | None
+        self, parquet: Any, name: str, most: Sequence[int], names: list[str] | None
     ) -> Iterator[Any]:
         """Yield the batches of one row group after the other.
 
@@ -283,24 +292,17 @@ class ParquetRows(RowFiles):
         """
         pool, unreleased_bytes = self._arrow.default_memory_pool(), 0
         for group in self._groups or range(parquet.metadata.num_row_groups):
-            rows = parquet.iter_batches(
-                most, row_groups=[group], columns=names, use_threads=names is None
-            )
-            for batch in _gather(self._arrow, self._read_batches(rows, name)):
-                unreleased_bytes += batch.nbytes
-                yield batch
-                del batch
-                if unreleased_bytes >= RELEASED_BYTES:
-                    pool.release_unused()
-                    unreleased_bytes = 0
-
-    def _read_batches(self, rows: Iterator[Any], name: str) -> Iterator[Any]:
-        while True:
             with self._translate_errors(name):
-                batch = next(rows, None)
-            if batch is None:
-                return
-            yield batch
+                rows = parquet.iter_batches(
+                    most[group], row_groups=[group], columns=names, use_threads=False
+                )
+                for batch in _gather(self._arrow, rows):
+                    unreleased_bytes += batch.nbytes
+                    yield batch
+                    del batch
+                    if unreleased_bytes >= RELEASED_BYTES:
+                        pool.release_unused()
+                        unreleased_bytes = 0
 
     @contextmanager
     def _translate_errors(self, name: str) -> Iterator[None]:

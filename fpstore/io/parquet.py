@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from fpstore.base.aliases import Flags, NamedColumns
-from fpstore.base.pools import Worker
 from fpstore.base.threads import cached_property
 from fpstore.base.width import WIDTH_64, Width
 from fpstore.disk.refusals import refusal_error
@@ -38,6 +37,7 @@ from fpstore.io.arrow import (
     without_views,
 )
 from fpstore.io.files import error_location, input_error
+from fpstore.io.row_groups import PAGE_STEP, RowGroups
 from fpstore.io.sink import Encoder, Sink
 from fpstore.io.source import (
     PART_BYTES,
@@ -52,11 +52,8 @@ from fpstore.io.source import (
 DESCRIBED = {"name", "version", "parameters"}  # keys in the description of a fingerprinter
 # key in the metadata of a file: how its fingerprints were made, as JSON
 FINGERPRINTER = "fpstore.fingerprinter"
-# the size of a row group that is written, whichever is reached first
-GROUP_ROWS, GROUP_BYTES = 1 << 18, 1 << 24
-COPIED_BYTES = 1 << 25  # the size of a row group of copied rows
+GROUP_BYTES = 1 << 24  # of a row group of columns that are written
 BATCH_ROWS, BATCH_BYTES = 1 << 14, 1 << 23  # decoded at once
-PAGE_STEP = 1 << 6  # rows after which a page that is written may end: readers decode it as a whole
 # decoded before freed memory goes back to the system
 RELEASED_BYTES = 1 << 27
 MAX_GATHERED = 1 << 10  # batches that are joined, at most
@@ -463,67 +460,6 @@ def translate_parquet_errors(arrow: Any, name: str, format_name: str = "Parquet"
         raise input_error(name, None, f"not a readable {format_name} file: {reason}") from error
 
 
-class RowGroups:
-    """Gathers record batches into row groups of GROUP_ROWS rows, or of about ``most_bytes``.
-
-    A ``worker`` encodes a group while the next one is gathered.
-    """
-
-    def __init__(
-        self, arrow: Any, writer: Any, schema: Any, most_bytes: int, worker: Worker | None = None
-    ) -> None:
-        self._table, self._writer, self._schema, self._most_bytes = (
-            arrow.Table,
-            writer,
-            schema,
-            most_bytes,
-        )
-        self._submit = Worker(False).submit if worker is None else worker.submit
-        self._batches: list[Any] = []
-        self._rows = self._bytes = 0
-
-    def add(self, batch: Any) -> None:
-        self._batches.append(batch)
-        self._rows, self._bytes = self._rows + batch.num_rows, self._bytes + batch.nbytes
-        if self._rows >= GROUP_ROWS or self._bytes >= self._most_bytes:
-            self.flush()
-
-    def flush(self) -> None:
-        if self._batches:
-            table = self._table.from_batches(self._batches, schema=self._schema)
-            self._batches, self._rows, self._bytes = [], 0, 0
-            self._submit(self._writer.write_table, table)
-
-
-def write_batches(
-    arrow: Any,
-    batches: Iterable[Any],
-    schema: Any,
-    sink: Sink,
-    compression: str = "snappy",
-    threads: int = 1,
-) -> None:
-    """Write record batches; one of two threads encodes while the other one takes batches."""
-    writer = arrow.parquet.ParquetWriter(
-        sink.file, schema, compression=compression, write_batch_size=PAGE_STEP
-    )
-    worker = Worker(threads > 1)
-    try:
-        try:
-            groups = RowGroups(arrow, writer, schema, COPIED_BYTES, worker)
-            for batch in batches:
-                groups.add(batch)
-            groups.flush()
-            worker.wait()
-        finally:
-            worker.end()
-    except BaseException:
-        with suppress(OSError, arrow.ArrowException):  # the first error is the one to tell
-            writer.close()
-        raise
-    writer.close()
-
-
 class ParquetEncoder(Encoder):
     """Writes columns into a Parquet file."""
 
@@ -556,14 +492,13 @@ class ParquetEncoder(Encoder):
             for name, values in data.items()
         ]
         batch = self._arrow.record_batch(arrays, schema=self._schema)
-        with self._sink.errors():
-            self._groups.add(batch)
+        self._write_group(self._groups.add(batch))
 
     def finish(self) -> None:
         if self._writer is None:
             self._open({})
+        self._write_group(self._groups.take())
         with self._sink.errors():
-            self._groups.flush()
             self._writer.close()
 
     def abort(self) -> None:
@@ -594,4 +529,11 @@ class ParquetEncoder(Encoder):
             self._writer = arrow.parquet.ParquetWriter(
                 self._sink.file, self._schema, use_dictionary=repeated, write_batch_size=PAGE_STEP
             )
-        self._groups = RowGroups(arrow, self._writer, self._schema, GROUP_BYTES)
+        self._groups = RowGroups(GROUP_BYTES)
+
+    def _write_group(self, batches: list[Any]) -> None:
+        if batches:
+            with self._sink.errors():
+                self._writer.write_table(
+                    self._arrow.Table.from_batches(batches, schema=self._schema)
+                )

@@ -18,7 +18,8 @@ from fpstore.io.arrow import (
     without_views,
 )
 from fpstore.io.lines import LineRows
-from fpstore.io.parquet import BATCH_BYTES, ParquetRows, TableRows, write_batches
+from fpstore.io.parquet import BATCH_BYTES, ParquetRows, TableRows
+from fpstore.io.row_groups import write_batches
 from fpstore.io.sink import Complete, Sink
 from fpstore.io.source import RowFlags, RowSource
 

@@ -86,10 +86,10 @@ class Sink:
             self._temporary = temporary
             return file
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         with self.errors():
             if not self._encode:
-                cast(IO[str], self.file).write(data.decode("utf-8"))
+                cast(IO[str], self.file).write(bytes(data).decode("utf-8"))
                 return
             if self._compressor is None:
                 _write_all(self.file, data)
@@ -178,7 +178,7 @@ class Sink:
             yield
 
 
-def _write_all(file: IO[bytes], data: bytes) -> None:
+def _write_all(file: IO[bytes], data: bytes | memoryview) -> None:
     view = memoryview(data)
     while view:  # an unbuffered stream may accept only a part
         view = view[file.write(view) :]

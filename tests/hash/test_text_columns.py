@@ -11,11 +11,9 @@ import pytest
 
 import fpstore
 from fpstore import MinHash, SimHash, _kernel
-from fpstore.base import pools
 from fpstore.base.strings import StringColumn, TextColumn
 from fpstore.hashing.plain_pages import PlainPages, PlainTexts
 from fpstore.io.parquet import ParquetRows
-from fpstore.io.row_copy import KeptRows
 
 PAGE = "<!DOCTYPE html><html><body><p>Salt &amp; pepper</p></body></html>"
 TEXTS = [
@@ -123,50 +121,6 @@ def test_a_broken_value_beside_a_null_in_a_dictionary_is_refused_by_its_row():
         fpstore.dedup(pa.table({"text": text, "key": ["a", "b"]}), text="text", key="key")
 
 
-def test_a_writer_is_closed_when_its_thread_has_ended(tmp_path, monkeypatch):
-    """A second interrupt ended the wait for the thread, and the file was closed under it."""
-    pq.write_table(pa.table({"text": ["a b c d", "e f g h"]}), tmp_path / "t.parquet")
-    events, may_end = [], threading.Event()
-    close, shutdown = pq.ParquetWriter.close, pools.Pool.shutdown
-
-    def encode(*arguments):
-        may_end.wait()
-        events.append("encoded")
-
-    def noted_close(writer):
-        events.append("closed")
-        close(writer)
-
-    def interrupted(pool, *arguments, **options):
-        if not may_end.is_set():
-            events.append("interrupted")
-            if events.count("interrupted") == 3:
-                may_end.set()
-            raise KeyboardInterrupt
-        shutdown(pool, *arguments, **options)
-
-    monkeypatch.setattr(pq.ParquetWriter, "write_table", encode)
-    monkeypatch.setattr(pq.ParquetWriter, "close", noted_close)
-    source = ParquetRows([str(tmp_path / "t.parquet")], again=True)
-    monkeypatch.setattr(pools.Worker, "wait", stop_after_the_first(pools.Worker.wait))
-    monkeypatch.setattr(pools.Pool, "shutdown", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        KeptRows(np.ones(2, bool)).write(source, slice(0, 2), tmp_path / "o.parquet", threads=2)
-    assert events == ["interrupted"] * 3 + ["encoded", "closed"]
-    assert not (tmp_path / "o.parquet").exists()
-
-
-def stop_after_the_first(wait):
-    """Return a wait that is interrupted when there is a job to wait for."""
-
-    def interrupted(worker):
-        if worker._job is not None:
-            raise KeyboardInterrupt
-        wait(worker)
-
-    return interrupted
-
-
 def test_threads_copy_the_same_bytes_in_many_row_groups(tmp_path, set_limits, monkeypatch):
     rng = random.Random(1)
     texts = [" ".join(str(rng.random()) for _ in range(rng.randint(1, 90))) for _ in range(3000)]
@@ -186,8 +140,8 @@ def test_threads_copy_the_same_bytes_in_many_row_groups(tmp_path, set_limits, mo
         fpstore.dedup(
             tmp_path / "t.parquet", tmp_path / f"{threads}.parquet", text="text", threads=threads
         )
-        assert len(encoders) == 1
-        assert (threading.current_thread() in encoders) == (threads == 1)
+        assert (threads == 1) == (encoders == {threading.current_thread()})
+        assert (threads == 1) == (threading.current_thread() in encoders)
     one, *others = ((tmp_path / f"{threads}.parquet").read_bytes() for threads in (1, 2, 3))
     assert all(other == one for other in others)
     written = pq.ParquetFile(tmp_path / "1.parquet")

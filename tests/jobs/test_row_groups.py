@@ -1,0 +1,93 @@
+"""Row groups that threads encode make the file that pyarrow would write."""
+
+import random
+from datetime import datetime
+from decimal import Decimal
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from fpstore.io.row_groups import PAGE_STEP, RowGroups, write_batches
+from fpstore.io.sink import Sink
+
+ROWS = 1000
+
+
+def columns(rng):
+    """Return a column of each kind that a footer describes in its own way."""
+    numbers = [rng.choice([None, 0, -1, rng.randrange(-(2**40), 2**40)]) for _ in range(ROWS)]
+    words = [rng.choice([None, "", "a", "\u4e00" * rng.randrange(300)]) for _ in range(ROWS)]
+    return {
+        "number": pa.array(numbers, pa.int64()),
+        "unsigned": pa.array([abs(n or 0) % 256 for n in numbers], pa.uint8()),
+        "flag": pa.array([None if n is None else n > 0 for n in numbers]),
+        "none": pa.nulls(ROWS),
+        "double": pa.array([n and n / 3 for n in numbers]),
+        "text": pa.array(words),
+        "dictionary": pa.array(words).dictionary_encode(),
+        "bytes": pa.array([w and w.encode() for w in words], pa.binary()),
+        "list": pa.array([[n, n] if n else None for n in numbers]),
+        "struct": pa.array([{"a": n, "b": {"c": w}} for n, w in zip(numbers, words, strict=True)]),
+        "map": pa.array([[(str(n), n)] for n in numbers], pa.map_(pa.string(), pa.int64())),
+        "time": pa.array([datetime(2020, 1, 1, microsecond=abs(n or 0) % 10**6) for n in numbers]),
+        "decimal": pa.array([n and Decimal(n) for n in numbers], pa.decimal128(20, 3)),
+        **{f"column {number}": pa.array(numbers) for number in range(20)},
+    }
+
+
+def written_by_pyarrow(table, sizes, path, compression):
+    with pq.ParquetWriter(
+        path, table.schema, compression=compression, write_batch_size=PAGE_STEP
+    ) as writer:
+        start = 0
+        for size in sizes:
+            writer.write_table(table.slice(start, size))
+            start += size
+    return path.read_bytes()
+
+
+def written_in_parts(table, sizes, path, compression, threads, set_limits):
+    set_limits(parquet_group_rows=sizes[0] if sizes else 1)
+    batches, start = [], 0
+    for size in sizes:
+        batches += table.slice(start, size).combine_chunks().to_batches()
+        start += size
+    with Sink(path) as sink:
+        write_batches(pa, batches, table.schema, sink, compression, threads)
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize(
+    ("compression", "sizes"),
+    [("snappy", [ROWS]), ("zstd", [100] * 10), ("none", [7] * 142 + [6]), ("gzip", [])],
+)
+def test_the_file_has_the_bytes_that_pyarrow_writes(
+    tmp_path, set_limits, compression, sizes, threads
+):
+    table = pa.table(columns(random.Random(1))).replace_schema_metadata({"key": "v" * 200})
+    expected = written_by_pyarrow(table, sizes, tmp_path / "expected", compression)
+    found = written_in_parts(table, sizes, tmp_path / "found", compression, threads, set_limits)
+    assert found == expected
+
+
+def test_another_reader_reads_the_joined_file(tmp_path, set_limits):
+    table = pa.table({"id": range(ROWS), "text": [str(number) * 9 for number in range(ROWS)]})
+    path = tmp_path / "found.parquet"
+    written_in_parts(table, [30] * 33 + [10], path, "zstd", 2, set_limits)
+    assert pq.ParquetFile(path).metadata.num_row_groups == 34
+    assert duckdb.sql(f"select sum(id), sum(length(text)) from '{path}'").fetchall() == [
+        (sum(range(ROWS)), sum(9 * len(str(number)) for number in range(ROWS)))
+    ]
+
+
+def test_a_row_group_ends_at_its_rows_or_its_bytes(set_limits):
+    set_limits(parquet_group_rows=5)
+    small = pa.record_batch({"n": pa.array([1, 2], pa.int64())})
+    groups = RowGroups(most_bytes=1000)
+    assert [len(groups.add(small)) for _ in range(4)] == [0, 0, 3, 0]
+    assert len(groups.take()) == 1
+    assert groups.take() == []
+    assert len(groups.add(pa.record_batch({"n": pa.array(["x" * 2000])}))) == 1

@@ -55,7 +55,7 @@ FINGERPRINTER = "fpstore.fingerprinter"
 GROUP_BYTES = 1 << 24  # of a row group of columns that are written
 BATCH_ROWS, BATCH_BYTES = 1 << 14, 1 << 23  # decoded at once
 # decoded before freed memory goes back to the system
-RELEASED_BYTES = 1 << 27
+RELEASED_BYTES = 1 << 26
 MAX_GATHERED = 1 << 10  # batches that are joined, at most
 READ_BYTES = 1 << 20  # in one read; by default pyarrow reads all of a column in a row group
 DICTIONARY_BYTES = 1 << 24  # the largest column chunk that stays a dictionary

@@ -363,7 +363,7 @@ class Outputs:
             corpus.copy_folder(copy, target, progress, complete)
         else:
             # with a second thread, the memory has two row groups
-            threads = min(resources.threads, resources.memory // SHARD_MEMORY)
+            threads = max(min(resources.threads, resources.memory // SHARD_MEMORY), 1)
             copy.write(corpus, slice(0, copy.count), target, progress, complete, threads)
 
     def write_lists(

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import fpstore
 from fpstore.io.row_groups import PAGE_STEP, RowGroups, write_batches
 from fpstore.io.sink import Sink
 
@@ -91,3 +92,12 @@ def test_a_row_group_ends_at_its_rows_or_its_bytes(set_limits):
     assert len(groups.take()) == 1
     assert groups.take() == []
     assert len(groups.add(pa.record_batch({"n": pa.array(["x" * 2000])}))) == 1
+
+
+def test_memory_for_less_than_one_row_group_a_thread_is_enough(tmp_path):
+    texts = [f"text {number} of several words" for number in range(50)]
+    pq.write_table(pa.table({"text": texts}), tmp_path / "t.parquet")
+    for memory in ("64MiB", "1GiB"):
+        path = tmp_path / f"{memory}.parquet"
+        fpstore.dedup(tmp_path / "t.parquet", path, text="text", threads=2, memory=memory)
+        assert pq.read_table(path)["text"].to_pylist() == texts

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -196,14 +195,14 @@ class TextColumn(Sequence[str]):
     def _texts(self) -> list[str]:
         return self._column.texts()
 
-    def replace(self, texts: Mapping[int, str]) -> TextColumn:
+    def replace(self, texts: Mapping[int, bytes]) -> TextColumn:
         """Return the texts with others at some places, which ascend."""
         data, offsets, sizes = *self.encoded, self._column.sizes
         view, parts, done = memoryview(data), list[bytes | memoryview](), 0
         for place, text in texts.items():
             start, end = offsets[place : place + 2].tolist()
-            parts += [view[done:start], text.encode()]
-            done, sizes[place] = end, len(parts[-1])
+            parts += [view[done:start], text]
+            done, sizes[place] = end, len(text)
         joined = b"".join([*parts, view[done:]])
         return TextColumn(StringColumn(joined, np.cumsum(sizes, dtype=np.uint64)))
 
@@ -221,12 +220,3 @@ class TextColumn(Sequence[str]):
         start, end = self.encoded.offsets[place : place + 2].tolist()
         head = self.encoded.data[start : min(end, start + 4 * most)]
         return head.decode("utf-8", "ignore")[:most]
-
-    def places_with(self, byte: bytes, most: int) -> list[int]:
-        """Return the places of texts that have a byte among their first ``most``."""
-        find = self.encoded.data.find
-        return [
-            place
-            for place, (start, end) in enumerate(pairwise(self.encoded.offsets.tolist()))
-            if find(byte, start, min(end, start + most)) >= 0
-        ]

@@ -6,11 +6,13 @@ import html
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
+from html.entities import html5
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from fpstore.base.aliases import Flags
+from fpstore import _kernel
 from fpstore.base.characters import IGNORED
 from fpstore.base.strings import TextColumn
 from fpstore.errors import InputError
@@ -132,41 +134,63 @@ class PlainPages(Wrapper[Any]):
 
 
 class PlainTexts(NamedTuple):
-    """Texts, or rows of texts, with pages as plain texts, and which have pages."""
+    """Texts, or rows of texts, with pages as plain texts.
+
+    ``page_chars`` has the characters of each item with a page, by its place. Tags leave spaces, so
+    a run of white space in it counts as one character.
+    """
 
     texts: Sequence[Any]
-    pages: Flags
+    page_chars: dict[int, int]
 
     @classmethod
     def of(cls, items: Sequence[Any]) -> Self:
-        pages = np.zeros(len(items), bool)
+        page_chars = dict[int, int]()
         if isinstance(items, TextColumn):
-            tagged = items.places_with(b"<", _HEAD_BYTES)
-            places = [place for place in tagged if is_page(items.head(place, _HEAD_CHARS))]
-            pages[places] = True
-            plain = {place: without_tags(items[place]) for place in places}
-            return cls(items.replace(plain) if plain else items, pages)
+            plain = dict[int, bytes]()
+            data, offsets = items.encoded
+            for place in _kernel.find_pages(data, offsets, _HEAD_BYTES).tolist():
+                if is_page(items.head(place, _HEAD_CHARS)):
+                    start, end = offsets[place : place + 2].tolist()
+                    plain[place], page_chars[place] = _plain_page(data, start, end)
+            return cls(items.replace(plain) if plain else items, page_chars)
         texts = list(items)
         for place, item in enumerate(items):
             if isinstance(item, str):
                 if is_page(item):
-                    texts[place], pages[place] = without_tags(item), True
+                    texts[place] = without_tags(item)
+                    page_chars[place] = _visible_chars(texts[place])
             elif isinstance(item, tuple) and any(text and is_page(text) for text in item):
                 texts[place] = tuple(without_tags(t) if t and is_page(t) else t for t in item)
-                pages[place] = True
-        return cls(texts, pages)
+                page_chars[place] = sum(map(_visible_chars, filter(None, texts[place])))
+        return cls(texts, page_chars)
 
     def describe(self, hashed: Hashed) -> Hashed:
-        """Return fingerprints with the pages, and with the characters of the plain texts.
-
-        Tags leave spaces, so a run of white space in a page counts as one character.
-        """
-        hashed = hashed._replace(pages=self.pages & hashed.known)
-        if not self.pages.any():
+        """Return fingerprints with the pages, and with the characters of the plain texts."""
+        pages = np.zeros(len(self.texts), bool)
+        pages[list(self.page_chars)] = True
+        hashed = hashed._replace(pages=pages & hashed.known)
+        if not self.page_chars:
             return hashed
         chars = text_chars(self.texts)
-        for place in np.flatnonzero(self.pages).tolist():
-            item = self.texts[place]
-            texts = filter(None, item if isinstance(item, tuple) else (item,))
-            chars[place] = sum(len(" ".join(text.split())) for text in texts)
+        chars[pages] = list(self.page_chars.values())
         return hashed._replace(text_chars=chars)
+
+
+def _plain_page(data: bytes, start: int, end: int) -> tuple[bytes, int]:
+    """Return the text of a page without tags, as `without_tags` does, and its characters."""
+    found = _page_texts().plain(data, start, end)
+    if found is None:
+        text = without_tags(data[start:end].decode())
+        return text.encode(), _visible_chars(text)
+    return found
+
+
+@cache
+def _page_texts() -> _kernel.PageTexts:
+    names, texts = zip(*html5.items(), strict=True)
+    return _kernel.PageTexts([*map(str.encode, names)], [*map(str.encode, texts)])
+
+
+def _visible_chars(text: str) -> int:
+    return len(" ".join(text.split()))

@@ -1,17 +1,20 @@
 """Pages of HTML among plain texts, which are compared by their texts without tags."""
 
 import json
+import random
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from commandline import failure, fine, run
 from inputs import json_lines
 
 import fpstore
-from fpstore import MinHash, SimHash
+from fpstore import MinHash, SimHash, _kernel
+from fpstore.base.strings import StringColumn
 from fpstore.errors import InputError
 from fpstore.hashing import Fields, MainText, from_description
-from fpstore.hashing.plain_pages import PlainPages, is_page, without_tags
+from fpstore.hashing.plain_pages import PlainPages, _page_texts, _plain_page, is_page, without_tags
 from fpstore.jobs.dedup_job import DedupSpec
 
 FOX = "the quick brown fox jumps over the lazy dog and sleeps under the old apple tree"
@@ -69,6 +72,47 @@ def test_what_does_not_look_like_a_page(text):
 )
 def test_the_text_of_a_page(page, words):
     assert " ".join(without_tags(page).split()) == words
+
+
+PIECES = [
+    *"<>/!?-& ;#xXsp_9a\n\t\x1c\x85\xa0\u1680\u2028\u3000\u00e9\u4e2d\U0001f600",
+    *("\u017f", "\u0131", "\u0130", "\u212a"),  # letters of ASCII in another case
+    *("<script", "</script", "<style", "</STYLE", "<!--", "-->", "script", "style"),
+    *("&amp;", "&amp", "&lt", "&notit;", "&nbsp", "&NotEqualTilde;", "&#", "&CounterClockwise"),
+    *("&CounterClockwiseContourIntegral;", "&#39;", "&#x27;", "&#65", "&#x1F600;", "&#13;"),
+    *("&#0;", "&#128;", "&#xD800;", "&#1114112;", "&#xfdd0;", "&#1;", "&#xffff;", "&#99999999;"),
+]
+
+
+@pytest.mark.parametrize("odd", [False, True])
+def test_the_kernel_makes_pages_plain_as_the_patterns_do(odd):
+    rng, regular = random.Random(7), 0
+    pieces = PIECES if odd else [piece for piece in PIECES if piece.isascii()]
+    for _ in range(4000):
+        page = "".join(rng.choices(pieces, k=rng.randrange(14)))
+        before = rng.choice(["", "<!-- &"]).encode()
+        data, end = before + page.encode() + b"&amp -->", len(before) + len(page.encode())
+        found = _page_texts().plain(data, len(before), end)
+        plain = without_tags(page)
+        regular += found is not None
+        assert found in (None, (plain.encode(), len(" ".join(plain.split())))), page
+        assert _plain_page(data, len(before), end) == (
+            plain.encode(),
+            len(" ".join(plain.split())),
+        )
+    assert regular > 1000
+
+
+def test_texts_that_may_be_pages_are_found():
+    texts = ["<HTML>", "x <!DocType", "< html", "<htm", "", "abc<html", "\u4e2d<html"]
+    column = StringColumn.from_strings(texts)
+    offsets = np.concatenate([np.zeros(1, np.uint64), column.ends])
+    assert _kernel.find_pages(column.data, offsets, 100).tolist() == [0, 1, 5, 6]
+    assert _kernel.find_pages(column.data, offsets, 7).tolist() == [0]
+    assert _kernel.find_pages(column.data, offsets, 8).tolist() == [0, 5, 6]
+    for start, end in [(1, 0), (0, len(column.data) + 1)]:
+        with pytest.raises(ValueError, match="past the data"):
+            _page_texts().plain(column.data, start, end)
 
 
 @pytest.mark.parametrize("inner", [MinHash(), SimHash(), MinHash(tokenizer=str.split)])

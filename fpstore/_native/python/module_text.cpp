@@ -3,6 +3,7 @@
 
 #include "pairs/request.hpp"
 #include "python/module.hpp"
+#include "text/page.hpp"
 #include "text/containment.hpp"
 #include "text/feature_sets.hpp"
 #include "text/minhash.hpp"
@@ -313,6 +314,47 @@ nb::object weighted_signs(Rows rows, Array<const double> weights, Bytes batched,
   return row.array(1, row_words);
 }
 
+// The texts of which one of the first `most` bytes may begin a page of HTML.
+nb::object find_pages(nb::bytes text, Words offsets, uint64_t most) {
+  const size_t n = count_of_spans(text.size(), offsets);
+  std::vector<uint64_t> places;
+  call([&] {
+    for (size_t i = 0; i < n; ++i) {
+      const uint64_t start = offsets.data()[i], size = offsets.data()[i + 1] - start;
+      if (may_be_page({data_of(text) + start, std::min(size, most)})) places.push_back(i);
+    }
+  });
+  return array_of(std::move(places));
+}
+
+// Makes pages of HTML plain, by the names of entities and what they stand for.
+class PageTexts {
+ public:
+  PageTexts(const std::vector<nb::bytes>& names, const std::vector<nb::bytes>& texts) {
+    need(names.size() == texts.size(), kUnequal);
+    const auto string = [](const nb::bytes& b) { return std::string(b.c_str(), b.size()); };
+    for (size_t i = 0; i < names.size(); ++i) entities_[string(names[i])] = string(texts[i]);
+  }
+
+  // (text, its visible characters) of a part of a text; None for a page that is not regular.
+  nb::object plain(nb::bytes data, uint64_t start, uint64_t end) const {
+    need(start <= end && end <= data.size(), "a page runs past the data");
+    std::vector<uint8_t> text;
+    uint64_t characters = 0;
+    const Span<const uint8_t> page{data_of(data) + start, end - start};
+    const bool done = call([&] {
+      if (!plain_page(page, entities_, &text)) return false;
+      characters = visible_characters({text.data(), text.size()});
+      return true;
+    });
+    if (!done) return nb::none();
+    return nb::make_tuple(bytes_of(text.data(), text.size()), characters);
+  }
+
+ private:
+  Entities entities_;
+};
+
 }  // namespace
 
 void bind_text(nb::module_& m) {
@@ -343,6 +385,11 @@ void bind_text(nb::module_& m) {
       .def("contain", &FeatureSets::contain, "a"_array, "b"_array, "share"_a)
       .def("decide", &FeatureSets::decide, "numbers"_array, "lims"_array, "digests"_array,
            "stays"_array, "contained"_a, "similar"_a, optional_stop());
+  m.def("find_pages", &find_pages, "text"_a, "offsets"_array, "most"_a);
+  nb::class_<PageTexts>(m, "PageTexts")
+      .def(nb::init<const std::vector<nb::bytes>&, const std::vector<nb::bytes>&>(), "names"_a,
+           "texts"_a)
+      .def("plain", &PageTexts::plain, "data"_a, "start"_a, "end"_a);
   m.def("feature_rows", &feature_rows, "features"_a, "offsets"_array, "hashing"_a, "seed"_a,
         "row_words"_a);
   m.def("simhash_weighted", &weighted_signs, "rows"_array, "weights"_array, "batched"_array,

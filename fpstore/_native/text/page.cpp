@@ -1,0 +1,222 @@
+#include "text/page.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace fpstore {
+
+namespace {
+
+constexpr size_t kLongestName = 32;  // of an entity
+
+bool is_letter(uint8_t c) { return (c | 0x20) >= 'a' && (c | 0x20) <= 'z'; }
+bool is_digit(uint8_t c) { return c >= '0' && c <= '9'; }
+bool is_space(uint8_t c) { return (c >= '\t' && c <= '\r') || (c >= 0x1C && c <= ' '); }
+
+// The bytes of a page from a place on.
+struct Rest {
+  const uint8_t *p, *end;
+
+  size_t size() const { return static_cast<size_t>(end - p); }
+  // Whether it begins with a word of lower-case letters, in any case.
+  bool begins_with(const char* word) const {
+    const size_t n = strlen(word);
+    return size() >= n && std::equal(p, p + n, word, [](uint8_t a, char b) {
+             return (is_letter(a) ? a | 0x20 : a) == static_cast<uint8_t>(b);
+           });
+  }
+  const uint8_t* find(uint8_t c) const {
+    const void* const found = size() ? memchr(p, c, size()) : nullptr;
+    return found ? static_cast<const uint8_t*>(found) : end;
+  }
+};
+
+// The place behind the tag that begins at p, p itself if none does, and null if it is not known.
+class Tags {
+ public:
+  explicit Tags(const uint8_t* end) : end_(end) {}
+
+  const uint8_t* behind(const uint8_t* p) const {
+    if (p + 1 == end_) return p;
+    if (p[1] >= 0x80) return is_odd_letter(p[1]) ? nullptr : p;
+    for (const char* const name : {"script", "style"}) {
+      const Rest rest{p + 1, end_};
+      if (!rest.begins_with(name)) continue;
+      const uint8_t* const behind_name = p + 1 + strlen(name);
+      if (behind_name == end_) return end_;
+      if (*behind_name >= 0x80) return nullptr;
+      const uint8_t c = *behind_name;
+      if (!is_letter(c) && !is_digit(c) && c != '_') return behind_element(behind_name, name);
+    }
+    if (end_ - p >= 4 && !memcmp(p, "<!--", 4)) return behind_comment(p + 4);
+    if (!is_letter(p[1]) && !memchr("/!?", p[1], 3)) return p;
+    if ((p[1] | 0x20) == 's' && has_odd_letter(p + 1)) return nullptr;
+    const uint8_t* const close = Rest{p + 1, end_}.find('>');
+    return close == end_ ? end_ : close + 1;
+  }
+
+ private:
+  // The first byte of a letter beyond ASCII that is one of ASCII in another case.
+  static bool is_odd_letter(uint8_t c) { return c == 0xC4 || c == 0xC5 || c == 0xE2; }
+
+  // Whether the name of a tag has such a letter.
+  bool has_odd_letter(const uint8_t* p) const {
+    for (; p < end_ && (is_letter(*p) || *p >= 0x80); ++p)
+      if (is_odd_letter(*p)) return true;
+    return false;
+  }
+
+  // Behind the end of a script or a style.
+  const uint8_t* behind_element(const uint8_t* p, const char* name) const {
+    for (;; ++p) {
+      p = Rest{p, end_}.find('<');
+      if (end_ - p < 2) return end_;
+      if (p[1] != '/') continue;
+      if (has_odd_letter(p + 2)) return nullptr;
+      if (!Rest{p + 2, end_}.begins_with(name)) continue;
+      const uint8_t* close = p + 2 + strlen(name);
+      while (close < end_ && is_space(*close)) ++close;
+      if (close == end_) continue;
+      if (*close >= 0x80) return nullptr;
+      if (*close == '>') return close + 1;
+    }
+  }
+
+  const uint8_t* behind_comment(const uint8_t* p) const {
+    for (;; ++p) {
+      p = Rest{p, end_}.find('-');
+      if (end_ - p < 3) return end_;
+      if (p[1] == '-' && p[2] == '>') return p + 3;
+    }
+  }
+
+  const uint8_t* end_;
+};
+
+void put_point(uint32_t point, std::vector<uint8_t>* out) {
+  const auto put = [out](uint32_t byte) { out->push_back(static_cast<uint8_t>(byte)); };
+  if (point < 0x80) return put(point);
+  if (point < 0x800)
+    put(0xC0 | point >> 6);
+  else if (point < 0x10000)
+    put(0xE0 | point >> 12), put(0x80 | (point >> 6 & 0x3F));
+  else
+    put(0xF0 | point >> 18), put(0x80 | (point >> 12 & 0x3F)), put(0x80 | (point >> 6 & 0x3F));
+  put(0x80 | (point & 0x3F));
+}
+
+// Resolves a number behind &#. The place behind it, p if there is none, and null for one of the
+// numbers for which HTML has rules.
+const uint8_t* put_number(const uint8_t* p, const uint8_t* end, std::vector<uint8_t>* out) {
+  const uint8_t* digits = p + 2;
+  const bool hexadecimal = digits < end && (*digits | 0x20) == 'x';
+  digits += hexadecimal;
+  uint32_t point = 0;
+  const uint8_t* at = digits;
+  for (; at < end; ++at) {
+    const uint8_t lower = *at | 0x20;
+    const bool is_hex_letter = hexadecimal && lower >= 'a' && lower <= 'f';
+    if (!is_digit(*at) && !is_hex_letter) break;
+    if (at - digits == 6) return nullptr;
+    point = point * (hexadecimal ? 16 : 10) + (is_digit(*at) ? *at - '0' : lower - 'a' + 10u);
+  }
+  if (at == digits) return p;
+  const bool is_plain = (point >= 0x20 && point < 0x7F) || point == '\n' || point == '\t' ||
+                        (point >= 0xA0 && point < 0xD800) || (point >= 0xE000 && point < 0xFDD0) ||
+                        (point >= 0x10000 && point < 0x110000 && (point & 0xFFFE) != 0xFFFE);
+  if (!is_plain) return nullptr;
+  put_point(point, out);
+  return at + (at < end && *at == ';');
+}
+
+// Resolves the character reference at p. The place behind it, p if there is none, and null as
+// put_number().
+const uint8_t* put_reference(const uint8_t* p, const uint8_t* end, const Entities& entities,
+                             std::vector<uint8_t>* out) {
+  if (p + 1 < end && p[1] == '#') return put_number(p, end, out);
+  size_t size = 0;
+  const auto in_name = [](uint8_t c) { return c < 0x80 && !memchr("\t\n\f <&#;", c, 8); };
+  const size_t most = std::min<size_t>(kLongestName, static_cast<size_t>(end - p - 1));
+  while (size < most && in_name(p[1 + size])) ++size;
+  std::string name(reinterpret_cast<const char*>(p + 1), size);
+  const auto put = [&](const Entities::const_iterator& found) {
+    out->insert(out->end(), found->second.begin(), found->second.end());
+    return p + 1 + found->first.size();
+  };
+  if (p + 1 + size < end && p[1 + size] == ';')
+    if (const auto found = entities.find(name + ';'); found != entities.end()) return put(found);
+  for (; name.size() > 1; name.pop_back())
+    if (const auto found = entities.find(name); found != entities.end()) return put(found);
+  return p;
+}
+
+// Bytes of the white space beyond ASCII at p, or 0.
+size_t wide_space(const uint8_t* p, const uint8_t* end) {
+  if (end - p >= 2 && p[0] == 0xC2 && (p[1] == 0x85 || p[1] == 0xA0)) return 2;
+  if (end - p < 3) return 0;
+  const uint32_t point = (p[0] & 0x0Fu) << 12 | (p[1] & 0x3Fu) << 6 | (p[2] & 0x3Fu);
+  const bool is_wide = point == 0x1680 || (point >= 0x2000 && point <= 0x200A) || point == 0x2028 ||
+                       point == 0x2029 || point == 0x202F || point == 0x205F || point == 0x3000;
+  return p[0] >= 0xE0 && p[0] < 0xF0 && is_wide ? 3 : 0;
+}
+
+}  // namespace
+
+bool may_be_page(Span<const uint8_t> beginning) {
+  const uint8_t *p = beginning.data, *const end = p + beginning.size;
+  for (; (p = Rest{p, end}.find('<')) < end; ++p) {
+    const Rest name{p + 1, end};
+    if (name.begins_with("html") || name.begins_with("!doctype")) return true;
+  }
+  return false;
+}
+
+bool plain_page(Span<const uint8_t> page, const Entities& entities, std::vector<uint8_t>* text) {
+  text->clear();
+  text->reserve(page.size);
+  const uint8_t *p = page.data, *const end = p + page.size;
+  const Tags tags(end);
+  std::vector<uint8_t> stripped;  // references may stand on both sides of a tag
+  stripped.reserve(page.size);
+  while (p < end) {
+    const uint8_t* const open = Rest{p, end}.find('<');
+    stripped.insert(stripped.end(), p, open);
+    if (open == end) break;
+    const uint8_t* const behind = tags.behind(open);
+    if (!behind) return false;
+    stripped.push_back(behind == open ? '<' : ' ');
+    p = behind == open ? open + 1 : behind;
+  }
+  const uint8_t *q = stripped.data(), *const stop = q + stripped.size();
+  while (q < stop) {
+    const uint8_t* const mark = Rest{q, stop}.find('&');
+    text->insert(text->end(), q, mark);
+    if (mark == stop) break;
+    const uint8_t* const behind = put_reference(mark, stop, entities, text);
+    if (!behind) return false;
+    if (behind == mark) text->push_back('&');
+    q = behind == mark ? mark + 1 : behind;
+  }
+  return true;
+}
+
+uint64_t visible_characters(Span<const uint8_t> text) {
+  uint64_t characters = 0, spaces = 0;  // spaces: runs in front of something
+  bool in_word = false;
+  const uint8_t *p = text.data, *const end = p + text.size;
+  while (p < end) {
+    const size_t space = is_space(*p) ? 1 : *p < 0x80 ? 0 : wide_space(p, end);
+    if (space) {
+      in_word = false;
+      p += space;
+      continue;
+    }
+    spaces += !in_word && characters;
+    in_word = true;
+    characters += (*p & 0xC0) != 0x80;
+    ++p;
+  }
+  return characters + spaces;
+}
+
+}  // namespace fpstore

@@ -184,6 +184,39 @@ class SpilledNumbers:
         return numbers
 
 
+class NumbersWriter:
+    """Collects numbers, in memory up to a bound in bytes, otherwise in a temporary file."""
+
+    def __init__(self, kind: npt.DTypeLike, memory: int) -> None:
+        self._kind, self._memory = np.dtype(kind), memory
+        self._pieces: list[npt.NDArray[Any]] = []
+        self._spilled: SpilledNumbers | None = None
+        self.size = 0
+
+    def append(self, numbers: npt.NDArray[Any]) -> None:
+        self._pieces.append(numbers)
+        self.size += len(numbers)
+        if self._spilled is None and self.size * self._kind.itemsize > self._memory:
+            self._spilled = SpilledNumbers(self._kind)
+        if self._spilled is not None:
+            for piece in self._pieces:
+                self._spilled.append(piece)
+            self._pieces = []
+
+    def finish(self) -> npt.NDArray[Any]:
+        if self._spilled is not None:
+            return self._spilled.finish()
+        if len(self._pieces) == 1:
+            return self._pieces[0]
+        numbers = np.empty(self.size, self._kind)
+        end = len(numbers)
+        while self._pieces:  # from the last one on, to give each back once it is copied
+            piece = self._pieces.pop()
+            numbers[end - len(piece) : end] = piece
+            end -= len(piece)
+        return numbers
+
+
 def _set_direct(descriptor: int, direct: bool) -> None:
     """Pass by the page cache, or not; where the file system has no such way, nothing happens."""
     flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)

@@ -19,10 +19,19 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.base.aliases import Counts, Flags, Words
-from fpstore.base.arrays import HALF_BITS, is_run_start, list_lims, repeated_places, slices, spans
+from fpstore.base.aliases import Counts, Flags, Lims, Words
+from fpstore.base.arrays import (
+    HALF_BITS,
+    is_run_start,
+    list_lims,
+    repeated_places,
+    spans,
+    stable_order,
+)
+from fpstore.base.pools import map_in_order
 from fpstore.base.resources import Resources
 from fpstore.building.external_sort import Sorter
+from fpstore.disk.temporary import NumbersWriter
 from fpstore.errors import InputError, plural
 from fpstore.hashing.base import SAMPLES
 from fpstore.jobs.grouping import Numbers
@@ -33,68 +42,13 @@ from fpstore.jobs.within import Within
 LARGEST = 32  # of a list, with which each text of it is paired
 LARGEST_CROWDED = 4  # of a list that is crowded for it
 MAX_ROWS = 1 << 31
-AT_ONCE = 1 << 21  # samples that are read together
-COMPARED_AT_ONCE = 1 << 16  # pairs
+AT_ONCE = 1 << 17  # samples that are read, and whose pairs are compared, together
+HEADS_SHARE = 8  # of the memory budget, up to which heads are in memory: one in so many
 DEVIATIONS = 2.5  # of the estimate below the containment that is searched
 MIN_SHARED = 2  # sampled features, where texts have as many
 LEAST_RARE = 4  # features of a sample that are not crowded, from which on they decide alone
 RARE_SHARE = 0.5  # of them, which are shared at least
 LINKED = 0.8  # of the least containment: two texts that a third one may contain are linked, too
-
-
-class SizedRows(NamedTuple):
-    """Lists of two or more rows that share a sampled feature, the largest first."""
-
-    numbers: Words
-    lims: npt.NDArray[np.int64]
-
-
-class Pairs(NamedTuple):
-    """Pairs of a row and a larger one, one for each feature that they share.
-
-    ``is_crowded`` flags pairs by a feature that is crowded for the smaller one. ``crowded`` has the
-    smaller row once for each such feature.
-    """
-
-    smaller: Words
-    larger: Words
-    is_crowded: Flags
-    crowded: Words
-
-
-def sort_key(features: Counts, sizes: npt.NDArray[np.int64]) -> Words:
-    """Return keys that sort rows by a feature, and by size, the largest first."""
-    most = (1 << HALF_BITS) - 1
-    return features.astype(np.uint64) << np.uint64(HALF_BITS) | (
-        most - np.minimum(sizes, most)
-    ).astype(np.uint64)
-
-
-def lists_of(keys: Words, numbers: Words) -> SizedRows:
-    """Return the lists of two or more rows of ascending keys."""
-    starts = np.flatnonzero(is_run_start(keys >> np.uint64(HALF_BITS)))
-    sizes = np.diff(starts, append=len(keys))
-    several = sizes > 1
-    return SizedRows(slices(numbers, starts[several], sizes[several]), list_lims(sizes[several]))
-
-
-def pair_rows(rows: SizedRows) -> Pairs:
-    """Return the pairs of each row with the first rows of its lists."""
-    starts = np.repeat(rows.lims[:-1], np.diff(rows.lims))
-    ranks = np.arange(len(rows.numbers)) - starts
-    is_crowded = ranks > LARGEST
-    places = [
-        np.flatnonzero((ranks > turn) & (~is_crowded | (turn < LARGEST_CROWDED)))
-        for turn in range(LARGEST)
-    ]
-    turns = np.repeat(np.arange(LARGEST), list(map(len, places)))
-    smaller = np.concatenate(places)
-    return Pairs(
-        rows.numbers[smaller],
-        rows.numbers[starts[smaller] + turns],
-        is_crowded[smaller],
-        rows.numbers[is_crowded],
-    )
 
 
 class Shared(NamedTuple):
@@ -105,8 +59,8 @@ class Shared(NamedTuple):
 
     smaller: Words
     larger: Words
-    rare: npt.NDArray[np.int64]
-    total: npt.NDArray[np.int64]
+    rare: Lims
+    total: Lims
 
     def select(self, flags: Flags) -> Shared:
         smaller, larger, rare, total = self
@@ -196,58 +150,89 @@ def connect_by_overlaps(
             return sets.names()
     distinct = _unite_equal(sets, texts, searched, within)
     least, done = rule.least_containment, 0
-    for shared, crowded in _shared_pairs(texts, distinct, resources, within, least):
-        smaller, larger = shared.smaller.view(np.intp), shared.larger.view(np.intp)
-        near = may_contain(
-            shared, texts.sizes[smaller], texts.sizes[larger], crowded[smaller], least
-        )
-        if within is not None:
-            near &= within.are_equal(smaller, larger)
-        link_contained(sets, texts, shared.smaller[near], shared.larger[near], least)
-        done += len(near)
+    by_size = largest_first(texts.sizes[distinct.view(np.intp)])
+    samples = _sort_samples(texts, distinct, ranks_of(by_size), resources, within)
+    resources.report("searching", 0, samples.rows)
+    order = distinct[by_size].astype(np.uint32)
+    pairs = shared_pairs(samples, order, texts.sizes, least, resources)
+    for (shared, _), linked in map_in_order(
+        lambda item: _contained_pairs(texts, *item, within, least), pairs, resources.threads
+    ):
+        sets.unite(*linked)
+        done += len(shared.smaller)
         resources.report("comparing", done)
     return sets.names()
 
 
-def link_contained(
-    sets: _kernel.Sets, texts: TextSets, smaller: Words, larger: Words, least: float
-) -> None:
-    """Unite pairs of texts of which the larger contains LINKED times ``least`` of the smaller."""
-    for start in range(0, len(smaller), COMPARED_AT_ONCE):
-        a, b = (side[start : start + COMPARED_AT_ONCE] for side in (smaller, larger))
-        linked = texts.are_contained(a, b, LINKED * least)
-        sets.unite(a[linked], b[linked])
+def _contained_pairs(
+    texts: TextSets, shared: Shared, crowded: Counts, within: Within | None, least: float
+) -> tuple[Words, Words]:
+    """Return the pairs that are linked: the larger text contains most of the smaller one."""
+    smaller, larger = shared.smaller.view(np.intp), shared.larger.view(np.intp)
+    near = may_contain(shared, texts.sizes[smaller], texts.sizes[larger], crowded, least)
+    if within is not None:
+        near &= within.are_equal(smaller, larger)
+    a, b = shared.smaller[near], shared.larger[near]
+    linked = texts.are_contained(a, b, LINKED * least)
+    return a[linked], b[linked]
 
 
-def _shared_pairs(
-    texts: TextSets, distinct: Words, resources: Resources, within: Within | None, least: float
+def largest_first(sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
+    """Return the order of texts in a list: by size, then by place."""
+    most = (1 << HALF_BITS) - 1
+    return stable_order(most - np.minimum(sizes, most))
+
+
+def ranks_of(order: npt.NDArray[np.intp]) -> Counts:
+    """Return where each place stands in an order."""
+    ranks = np.empty(len(order), np.uint32)
+    ranks[order] = np.arange(len(order), dtype=np.uint32)
+    return ranks
+
+
+def shared_pairs(
+    samples: Sorter,
+    order: Counts,
+    sizes: npt.NDArray[np.int64],
+    least: float,
+    resources: Resources,
 ) -> Iterator[tuple[Shared, Counts]]:
-    """Yield pairs of texts, the smaller ones ascending; and the crowded features of each text."""
-    memory = resources._replace(memory=resources.memory // 2)
-    sorter = Sorter(memory.memory, None, threads=resources.threads)
-    crowded = np.zeros(len(texts), np.uint32)
-    for rows in _lists(texts, distinct, memory, within):
-        pairs = pair_rows(rows)
-        sorter.add(pair_keys(pairs), None)
-        crowded += np.bincount(pairs.crowded.view(np.intp), minlength=len(texts)).astype(np.uint32)
+    """Yield pairs of texts, the smaller ones ascending, and the crowded features of these.
+
+    Samples are features with the rank of their text, whose number is at this place of ``order``.
+    Pairs that share too few features for ``least`` are left out; none is if that is 0.
+
+    The lists are not kept, but the first texts of each, its *head*, and for each text where in the
+    heads those stand with which it is paired: fewer rows to sort than there are pairs.
+    """
+    memory = resources.memory // HEADS_SHARE
+    heads = NumbersWriter(np.uint32, memory)
+    sorter = Sorter(resources.memory // 2 - memory, None, samples.rows, threads=resources.threads)
+    for lists in samples.groups(lambda done: resources.report("searching", done, samples.rows)):
+        if lists.per_key is not None:  # otherwise no two texts share a feature
+            heads_of_lists, texts, before = _kernel.list_texts(
+                lists.per_key,
+                lists.ids.astype(np.uint32, copy=False),
+                order,
+                LARGEST,
+                LARGEST_CROWDED,
+                heads.size,
+            )
+            heads.append(heads_of_lists)
+            sorter.add(texts, before)
+    counter = _kernel.SharedFeatures(heads.finish(), len(sizes))
     for part in sorter.groups(lambda _: None):
-        shared = count_shared(part.keys, part.counts.view(np.int64))
-        yield shared.select(share_several(shared, texts.sizes, least)), crowded
-
-
-def pair_keys(pairs: Pairs) -> Words:
-    """Return keys of pairs, in whose order the smaller rows ascend."""
-    flags = pairs.is_crowded.astype(np.uint64)
-    keys: Words = pairs.smaller << np.uint64(HALF_BITS) | pairs.larger << np.uint64(1) | flags
-    return keys
-
-
-def count_shared(keys: Words, counts: npt.NDArray[np.int64]) -> Shared:
-    """Return the pairs of ascending keys, whose last bit flags a crowded feature."""
-    mask = np.uint64((1 << HALF_BITS) - 1)
-    smaller, larger = keys >> np.uint64(HALF_BITS), (keys & mask) >> np.uint64(1)
-    rare = np.where(keys & np.uint64(1), 0, counts)
-    return Shared(smaller, larger, rare, counts).summed()[0]
+        counts = part.counts
+        lims = list_lims(counts)
+        for batch in spans(lims, AT_ONCE):
+            numbers = part.keys[batch]
+            smaller, larger, rare, total, crowded = counter.count(
+                numbers,
+                counts[batch],
+                part.ids[lims[batch.start] : lims[batch.stop]].astype(np.uint64, copy=False),
+                _least_shared(sizes[numbers.view(np.intp)], least).astype(np.uint32),
+            )
+            yield Shared(smaller, larger, rare, total), crowded
 
 
 def _unite_equal(
@@ -261,30 +246,19 @@ def _unite_equal(
     return np.delete(numbers, repeats).astype(np.uint64)
 
 
-def _lists(
-    texts: TextSets, distinct: Words, resources: Resources, within: Within | None
-) -> Iterator[SizedRows]:
-    """Yield lists of texts that share a sampled feature."""
+def _sort_samples(
+    texts: TextSets,
+    distinct: Words,
+    ranks: Counts,
+    resources: Resources,
+    within: Within | None,
+) -> Sorter:
+    """Return the sampled features of texts with the ranks of these, to be sorted."""
     places = distinct.view(np.intp)
-    samples, starts = texts.samples[places].astype(np.int64), texts.lims[places]
-    count = int(samples.sum())
-    sorter = Sorter(resources.memory, None, count, threads=resources.threads)
-    for batch in spans(list_lims(samples), AT_ONCE):
-        features = slices(texts.features, starts[batch], samples[batch])
-        if within is not None:
-            features ^= np.repeat(within.salts_at(places[batch]), samples[batch])
-        sizes = np.repeat(texts.sizes[places[batch]], samples[batch])
-        sorter.add(sort_key(features, sizes), np.repeat(distinct[batch], samples[batch]))
-    resources.report("searching", 0, count)
-    # a list may end in the next part
-    keys, numbers = np.empty(0, np.uint64), np.empty(0, np.uint64)
-    for part in sorter.groups(lambda done: resources.report("searching", done, count)):
-        part_keys = (
-            part.keys if part.per_key is None else np.repeat(part.keys, part.per_key.view(np.int64))
-        )
-        keys = np.concatenate([keys, part_keys])
-        numbers = np.concatenate([numbers, part.ids.astype(np.uint64)])
-        last = int(np.searchsorted(keys, keys[-1] >> np.uint64(HALF_BITS) << np.uint64(HALF_BITS)))
-        yield lists_of(keys[:last], numbers[:last])
-        keys, numbers = keys[last:], numbers[last:]
-    yield lists_of(keys, numbers)
+    samples = texts.samples[places]
+    lims = list_lims(samples)
+    sorter = Sorter(resources.memory // 2, None, int(lims[-1]), threads=resources.threads)
+    for batch in spans(lims, AT_ONCE):
+        salts = np.empty(0, np.uint32) if within is None else within.salts_at(places[batch])
+        sorter.add(*texts.sampled(distinct[batch], ranks[batch], salts))
+    return sorter

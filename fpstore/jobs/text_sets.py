@@ -13,7 +13,7 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.base.aliases import Bytes, Counts, Flags, Lims, Words
 from fpstore.base.arrays import list_lims, spans
-from fpstore.disk.temporary import SpilledNumbers
+from fpstore.disk.temporary import NumbersWriter
 from fpstore.hashing.bands import jaccard_similarities
 from fpstore.hashing.base import FeatureSets
 from fpstore.hashing.law import Reals
@@ -127,6 +127,14 @@ class TextSets:
         """Return whether other sets have a share of the features of sets."""
         return self._sets.contain(numbers, others, share).view(bool)
 
+    def sampled(self, numbers: Words, ranks: Counts, salts: Counts) -> tuple[Words, Counts]:
+        """Return the samples of sets, and the rank of each feature's set.
+
+        ``salts`` change the features of each set, if there are any.
+        """
+        samples = self.samples[numbers.view(np.intp)]
+        return self._sets.samples(numbers, samples, ranks, salts)
+
     def shares(self, numbers: Words, kept_numbers: Words) -> tuple[Reals, Reals]:
         """Return the containment of sets in others, and their Jaccard similarities."""
         shared = self._sets.shared(numbers, kept_numbers)
@@ -139,29 +147,15 @@ class TextSetsWriter:
     """Collects sets of features, in memory up to a bound, otherwise in a temporary file."""
 
     def __init__(self, memory: int) -> None:
-        self._room = memory // IN_MEMORY
-        self._held: list[Counts] = []
-        self._spilled: SpilledNumbers | None = None
+        self._features = NumbersWriter(np.uint32, memory // IN_MEMORY)
         self._columns: list[tuple[npt.NDArray[Any], ...]] = []
 
     def add(self, sets: FeatureSets, chars: Counts) -> None:
-        self._held.append(sets.features)
-        self._room -= sets.features.nbytes
+        self._features.append(sets.features)
         self._columns.append((sets.sizes, sets.digests, sets.samples, chars))
-        if self._room < 0 or self._spilled is not None:
-            self._spilled = self._spilled or SpilledNumbers(np.uint32)
-            for features in self._held:
-                self._spilled.append(features)
-            self._held = []
 
     def finish(self) -> TextSets:
-        features = (
-            np.concatenate([np.empty(0, np.uint32), *self._held])
-            if self._spilled is None
-            else self._spilled.finish()
-        )
-        self._held = []
-        return join_sets(features, self._columns)
+        return join_sets(self._features.finish(), self._columns)
 
 
 def join_sets(features: Counts, columns: list[tuple[npt.NDArray[Any], ...]]) -> TextSets:

@@ -366,7 +366,7 @@ class DedupWork(Work):
 
     @stage("pairs")
     def _pairs(self, number: int, writer: PieceWriter, resources: Resources) -> None:
-        write_pairs(self.plan, number, writer)
+        write_pairs(self.plan, number, writer, resources)
 
     @stage("candidates")
     def _candidates(self, number: int, writer: PieceWriter, resources: Resources) -> None:

@@ -23,20 +23,19 @@ from fpstore.base.arrays import (
     list_lims,
     repeated_places,
     slices,
-    stable_order,
 )
+from fpstore.base.resources import Resources
+from fpstore.building.external_sort import Sorter
 from fpstore.hashing.base import FeatureSets
 from fpstore.jobs.compared import SETS
 from fpstore.jobs.overlaps import (
     LINKED,
     Shared,
-    count_shared,
-    lists_of,
+    largest_first,
     may_contain,
-    pair_keys,
-    pair_rows,
+    ranks_of,
     share_several,
-    sort_key,
+    shared_pairs,
 )
 from fpstore.jobs.text_sets import TextSets, join_sets
 from fpstore.jobs.within import salts_of
@@ -144,23 +143,21 @@ def write_samples(plan: PlanFolder, part: int, writer: PieceWriter, bits: int) -
     writer.add_slices("sizes", sizes, feature_slices)
 
 
-def write_pairs(plan: PlanFolder, number: int, writer: PieceWriter) -> None:
+def write_pairs(plan: PlanFolder, number: int, writer: PieceWriter, resources: Resources) -> None:
     """Write the pairs of the texts of a slice that share a feature, by the smaller one's part."""
     sampled = plan.results("sample")
     features, sizes = (concatenate_arrays(sampled, name, number) for name in ("features", "sizes"))
     numbers = np.concatenate(
         [row_numbers(part, pieces.read("places", number)) for part, pieces in enumerate(sampled)]
     )
-    distinct, ranks = distinct_places(numbers)
-    texts = ranks.view(np.uint64)
-    keys = sort_key(features, sizes)
-    order = stable_order(keys)
-    pairs = pair_rows(lists_of(keys[order], texts[order]))
-    sorted_keys = np.sort(pair_keys(pairs))
-    starts = np.flatnonzero(is_run_start(sorted_keys))
-    shared = count_shared(sorted_keys[starts], np.diff(starts, append=len(sorted_keys)))
+    distinct, texts = distinct_places(numbers)
     text_sizes = np.empty(len(distinct), np.int64)
-    text_sizes[ranks] = sizes
+    text_sizes[texts] = sizes
+    order = largest_first(text_sizes)
+    samples = Sorter(resources.memory // 2, None, len(features), threads=resources.threads)
+    samples.add(features.astype(np.uint64), ranks_of(order)[texts])
+    pairs = shared_pairs(samples, order.astype(np.uint32), text_sizes, 0.0, resources)
+    shared, crowded = _join_pairs(list(pairs))
     smaller, larger = (distinct[side.view(np.intp)] for side in (shared.smaller, shared.larger))
     parts, places = split_numbers(smaller)
     columns: list[npt.NDArray[Any]] = [
@@ -173,8 +170,20 @@ def write_pairs(plan: PlanFolder, number: int, writer: PieceWriter) -> None:
     part_slices = group_places(parts, len(sampled))
     for name, column in zip(COUNTS, columns, strict=True):
         writer.add_slices(name, column, part_slices)
-    parts, places = split_numbers(distinct[pairs.crowded.view(np.intp)])
+    # a text once for each feature that is crowded for it
+    parts, places = split_numbers(np.repeat(smaller, is_run_start(smaller) * crowded))
     writer.add_slices("crowded", places.astype(np.uint32), group_places(parts, len(sampled)))
+
+
+def _join_pairs(pairs: list[tuple[Shared, Counts]]) -> tuple[Shared, Counts]:
+    kinds = (np.uint64, np.uint64, np.int64, np.int64)
+    columns = zip(*(shared for shared, _ in pairs), strict=True) if pairs else ((),) * len(kinds)
+    shared = (
+        np.concatenate([np.empty(0, kind), *column])
+        for kind, column in zip(kinds, columns, strict=True)
+    )
+    crowded = np.concatenate([np.empty(0, np.uint32), *(counts for _, counts in pairs)])
+    return Shared(*shared), crowded
 
 
 def write_candidates(plan: PlanFolder, part: int, writer: PieceWriter, least: float) -> None:

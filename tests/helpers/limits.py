@@ -101,7 +101,6 @@ LIMITS = {
     "connected_texts": ("jobs.overlaps", "MAX_ROWS"),
     "listed_texts": ("jobs.overlaps", "LARGEST"),
     "listed_crowded_texts": ("jobs.overlaps", "LARGEST_CROWDED"),
-    "linked_pairs": ("jobs.overlaps", "COMPARED_AT_ONCE"),
     "sampled_features": ("jobs.overlaps", "AT_ONCE"),
     "copied_features": ("jobs.text_sets", "AT_ONCE"),
     "join_pairs": ("jobs.joining", "BATCH_PAIRS"),

@@ -11,18 +11,18 @@ from speeds import full
 
 from fpstore import InputError, MinHash, _kernel
 from fpstore.base.resources import Resources
+from fpstore.building.external_sort import Sorter
 from fpstore.hashing.base import SAMPLES, FeatureSets
 from fpstore.jobs.overlaps import (
     Shared,
     connect_by_overlaps,
-    count_shared,
-    lists_of,
+    largest_first,
     may_contain,
-    pair_keys,
-    pair_rows,
-    sort_key,
+    ranks_of,
+    shared_pairs,
 )
-from fpstore.jobs.text_sets import IN_MEMORY, Rule, TextSetsWriter
+from fpstore.jobs.text_sets import IN_MEMORY, Rule, TextSets, TextSetsWriter
+from fpstore.jobs.within import Within
 
 RESOURCES = Resources(1 << 28, 1)
 MARKED = [
@@ -67,40 +67,132 @@ def test_sets_have_a_digest_and_a_sample_of_their_features():
     assert sets.samples[0] == (many < (SAMPLES << 32) // len(many)).sum()
 
 
-@pytest.mark.parametrize(("largest", "largest_crowded"), [(1, 1), (3, 1), (3, 3), (32, 4)])
-def test_rows_are_paired_with_the_first_of_their_lists(set_limits, largest, largest_crowded):
-    set_limits(listed_texts=largest, listed_crowded_texts=largest_crowded)
-    rng = np.random.default_rng(largest)
-    features = rng.integers(0, 12, 200).astype(np.uint32)
-    sizes, numbers = rng.integers(1, 1 << 33, 200), rng.integers(0, 40, 200).astype(np.uint64)
-    keys = sort_key(features, sizes)
-    order = np.argsort(keys, kind="stable")
-    pairs = pair_rows(lists_of(keys[order], numbers[order]))
-    expected, crowded = [], []
-    for feature in range(12):
-        places = np.flatnonzero(features == feature)
-        capped = np.minimum(sizes[places], (1 << 32) - 1)
-        rows = numbers[places[np.argsort(-capped, kind="stable")]].tolist()
-        for rank, row in enumerate(rows):
+# --- Pairs ----------------------------------------------------------------------------------------
+
+
+def drawn_sets(rng, count, letters):
+    """Return sets of few features, so that many are shared and some are crowded."""
+    alphabet = rng.choice(1 << 32, letters, replace=False)
+    sets = [
+        np.sort(rng.choice(alphabet, rng.integers(0, min(letters, 12) + 1), replace=False))
+        for _ in range(count)
+    ]
+    sizes = np.array(list(map(len, sets)), np.int64)
+    features = np.concatenate(sets).astype(np.uint32)
+    samples = rng.integers(sizes // 2, sizes + 1).astype(np.uint32)
+    digests = np.array([xxhash.xxh64_intdigest(s.astype(np.uint32).tobytes()) for s in sets])
+    chars = np.zeros(count, np.uint32)
+    return TextSets(FeatureSets(features, sizes, digests.astype(np.uint64), samples), chars)
+
+
+def set_of(texts, number, salt=0):
+    features = texts.features[texts.lims[number] : texts.lims[number + 1]]
+    return [int(feature) ^ salt for feature in features]
+
+
+def paired_by_hand(texts, numbers, salts, least, largest, largest_crowded):
+    """Return {(smaller, larger): [rare features, all, crowded features of the smaller]}."""
+    lists, pairs, crowded = {}, {}, dict.fromkeys(numbers, 0)
+    for number in sorted(numbers, key=lambda n: (-texts.sizes[n], n)):
+        for feature in set_of(texts, number, salts[number])[: texts.samples[number]]:
+            lists.setdefault(feature, []).append(number)
+    for numbers_of_list in lists.values():
+        for rank, number in enumerate(numbers_of_list):
             is_crowded = rank > largest
-            crowded += [row] * is_crowded
-            most = largest_crowded if is_crowded else largest
-            expected += [(row, other, is_crowded) for other in rows[: min(rank, most)]]
-    columns = (pairs.smaller.tolist(), pairs.larger.tolist(), pairs.is_crowded.tolist())
-    assert sorted(zip(*columns, strict=True)) == sorted(expected)
-    assert sorted(pairs.crowded.tolist()) == sorted(crowded)
-    ordered = np.sort(pair_keys(pairs))
-    counts = np.ones(len(ordered), np.int64)
-    shared = count_shared(ordered, counts)
-    totals = {(a, b): [0, 0] for a, b, _ in expected}
-    for a, b, is_crowded in expected:
-        totals[a, b][0] += not is_crowded
-        totals[a, b][1] += 1
-    assert {
-        (a, b): [rare, total]
-        for a, b, rare, total in zip(*(column.tolist() for column in shared), strict=True)
-    } == totals
-    assert all(len(column) == 0 for column in count_shared(ordered[:0], counts[:0]))
+            crowded[number] += is_crowded
+            for other in numbers_of_list[: min(rank, largest_crowded if is_crowded else largest)]:
+                counts = pairs.setdefault((number, other), [0, 0])
+                counts[0] += not is_crowded
+                counts[1] += 1
+    return {
+        (a, b): [rare, total, crowded[a]]
+        for (a, b), (rare, total) in pairs.items()
+        if total >= min(2, math.ceil(texts.sizes[a] * least))
+    }
+
+
+def columns_of_pairs(pairs):
+    rows = [
+        list(zip(*(column.tolist() for column in (*shared, crowded)), strict=True))
+        for shared, crowded in pairs
+    ]
+    return [row for part in rows for row in part]
+
+
+@pytest.mark.parametrize(("largest", "largest_crowded"), [(1, 1), (3, 1), (3, 3), (32, 4)])
+@pytest.mark.parametrize("memory", [1 << 10, 1 << 28])
+def test_texts_are_paired_with_the_first_of_their_lists(
+    set_limits, largest, largest_crowded, memory
+):
+    """Also in parts, and with lists in a file."""
+    set_limits(listed_texts=largest, listed_crowded_texts=largest_crowded, sampled_features=50)
+    rng = np.random.default_rng(largest)
+    texts = drawn_sets(rng, 150, 8)
+    numbers = np.flatnonzero(rng.random(150) < 0.9)
+    salts = rng.integers(0, 2, 150).astype(np.uint32)
+    for least in (0.0, 0.8):
+        order = largest_first(texts.sizes[numbers])
+        samples = Sorter(memory, None)
+        samples.add(*texts.sampled(numbers.astype(np.uint64), ranks_of(order), salts[numbers]))
+        pairs = shared_pairs(
+            samples, numbers[order].astype(np.uint32), texts.sizes, least, Resources(memory, 1)
+        )
+        expected = paired_by_hand(
+            texts, numbers.tolist(), salts.tolist(), least, largest, largest_crowded
+        )
+        assert any(crowded for *_, crowded in expected.values())
+        assert columns_of_pairs(pairs) == [(*pair, *expected[pair]) for pair in sorted(expected)]
+
+
+def test_lists_are_by_size_up_to_half_a_word():
+    sizes = np.array([5, 1 << 40, 7, (1 << 32) - 1, 7, 1 << 33])
+    assert largest_first(sizes).tolist() == [1, 3, 5, 2, 4, 0]
+    assert ranks_of(largest_first(sizes)).tolist() == [5, 0, 3, 1, 4, 2]
+
+
+def connected_by_hand(texts, rule, searched, codes):
+    """Return for each text the first one that is connected with it."""
+    labels = list(range(len(texts)))
+
+    def unite(a, b):
+        least, most = sorted((labels[a], labels[b]))
+        labels[:] = [least if label == most else label for label in labels]
+
+    numbers = [n for n in range(len(texts)) if searched[n] and texts.sizes[n]]
+    firsts = {}
+    for n in numbers:
+        unite(n, firsts.setdefault((codes[n], int(texts.digests[n])), n))
+    least = rule.least_containment
+    pairs = paired_by_hand(texts, sorted(firsts.values()), SALTS[codes].tolist(), least, 3, 1)
+    for (a, b), (rare, total, crowded) in pairs.items():
+        shared = Shared(*np.array([[a], [b], [rare], [total]]))
+        sizes = texts.sizes[[a]], texts.sizes[[b]]
+        both = len({*set_of(texts, a)} & {*set_of(texts, b)})
+        if (
+            codes[a] == codes[b]
+            and may_contain(shared, *sizes, np.array([crowded]), least)[0]
+            and both >= 0.8 * least * texts.sizes[a]
+        ):
+            unite(a, b)
+    return labels
+
+
+SALTS = np.array([0, 0x12345678, 1], np.uint32)
+
+
+@pytest.mark.parametrize("seed", [1, 2, *map(full, range(3, 20))])
+def test_texts_are_connected_as_by_hand(set_limits, seed):
+    set_limits(listed_texts=3, listed_crowded_texts=1, sampled_features=40)
+    rng = np.random.default_rng(seed)
+    count, letters = int(rng.integers(1, 60)), int(rng.integers(2, 40))
+    texts, rule = drawn_sets(rng, count, letters), Rule(0.9, 0.9)
+    searched = rng.random(count) < rng.choice([0, 0.7, 1])
+    codes = rng.integers(0, rng.choice([1, 3]), count).astype(np.uint32)
+    expected = connected_by_hand(texts, rule, searched, codes)
+    within = Within(codes, SALTS)
+    for resources in (Resources(1 << 10, 1), Resources(1 << 28, 2)):
+        labels = connect_by_overlaps(texts, rule, resources, searched, within=within)
+        assert labels.tolist() == expected
 
 
 # --- The law --------------------------------------------------------------------------------------
@@ -213,7 +305,7 @@ def test_small_limits_change_nothing(set_limits, seed):
     texts = text_sets([*planted(seed), *templated(50, 0.5, words=60)])
     expected = labels_of(texts)
     assert len(set(expected)) < len(texts)
-    set_limits(sampled_features=100, linked_pairs=7, sorted_rows=64)
+    set_limits(sampled_features=100, sorted_rows=64)
     set_limits(pair_bytes=1 << 18, sort_bytes=1 << 18)  # sorted in runs of some hundred rows
     assert labels_of(texts) == expected
     assert labels_of(texts, resources=Resources(1 << 28, 2)) == expected

@@ -1,5 +1,6 @@
 // Fingerprints of texts.
 #include <limits>
+#include <mutex>
 
 #include "pairs/request.hpp"
 #include "python/module.hpp"
@@ -7,6 +8,7 @@
 #include "text/containment.hpp"
 #include "text/feature_sets.hpp"
 #include "text/minhash.hpp"
+#include "text/overlaps.hpp"
 #include "text/simhash.hpp"
 
 namespace fpstore {
@@ -257,6 +259,36 @@ class FeatureSets {
     return out.array(a.size());
   }
 
+  // Keys and numbers to sort: the first features of sets, changed by a salt of the set if there are
+  // salts, and the rank of the set.
+  nb::tuple samples(Words numbers, Counts counts, Counts ranks, Counts salts) const {
+    const size_t n = numbers.size();
+    need(counts.size() == n && ranks.size() == n && (!salts.size() || salts.size() == n), kUnequal);
+    need(n <= UINT32_MAX, "too many");
+    check_numbers(numbers);
+    size_t total = 0;
+    for (size_t i = 0; i < n; ++i) {
+      need(counts.data()[i] <= sets_.size(numbers.data()[i]), "a sample has more than its set");
+      total += counts.data()[i];
+    }
+    Buffer<uint64_t> keys(total);
+    Buffer<uint32_t> of(total);
+    call(nullptr, [&](Stopper* stopping) {
+      uint64_t* key = keys.get();
+      uint32_t* rank = of.get();
+      for (size_t i = 0; i < n; ++i) {
+        const uint32_t* const features = sets_.features + sets_.lims[numbers.data()[i]];
+        const uint32_t salt = salts.size() ? salts.data()[i] : 0;
+        for (uint32_t k = 0; k < counts.data()[i]; ++k) {
+          *key++ = features[k] ^ salt;
+          *rank++ = ranks.data()[i];
+        }
+        if (should_stop(stopping, counts.data()[i])) return;
+      }
+    });
+    return nb::make_tuple(keys.array(total), of.array(total));
+  }
+
   // The row that stays for each row of some groups; see decide_groups. Row i has the set
   // numbers[i].
   nb::object decide(Words numbers, Words lims, Words digests, Bytes stays, double contained,
@@ -287,6 +319,59 @@ class FeatureSets {
   Words lims_;
   size_t count_;
   SetsOfFeatures sets_;
+};
+
+// (heads of lists, each text that has others before it, words of these); see TextLists.
+nb::tuple lists_of_texts(Words sizes, Counts ranks, Counts order, unsigned most,
+                         unsigned most_crowded, uint64_t first_place) {
+  need(most_crowded >= 1 && most_crowded <= most && most <= kMaxPaired,
+       "a text is paired with 1 to 127 others of a list");
+  need(first_place < (uint64_t{1} << 56) - ranks.size(), "too many");
+  TextLists lists;
+  lists.first_place = first_place;
+  call(nullptr, [&](Stopper* stopping) {
+    size_t left = ranks.size();
+    for (const uint64_t size : span_of(sizes)) {
+      need(size <= left, "the lists have more texts than there are ranks");
+      left -= size;
+    }
+    need(!left, "the lists have fewer texts than there are ranks");
+    for (const uint32_t rank : span_of(ranks)) need(rank < order.size(), "no such rank");
+    list_texts(span_of(sizes), ranks.data(), order.data(), {most, most_crowded}, &lists, stopping);
+  });
+  return nb::make_tuple(array_of(std::move(lists.heads)), array_of(std::move(lists.texts)),
+                        array_of(std::move(lists.before)));
+}
+
+// What texts share with those before them in lists.
+class SharedFeatures {
+ public:
+  SharedFeatures(Counts heads, uint64_t text_count)
+      : heads_(heads), counter_(span_of(heads_), checked(text_count)) {}
+
+  // Pairs of texts that share enough: (texts, others, rare features, all features, crowded features
+  // of the text). Text i has counts[i] words of `before`. Calls follow each other.
+  nb::tuple count(Words texts, Words counts, Words before, Counts least) {
+    need(counts.size() == texts.size() && least.size() == texts.size(), kUnequal);
+    SharedPairs out;
+    call(nullptr, [&](Stopper* stopping) {
+      const std::lock_guard<std::mutex> alone(mutex_);
+      counter_.count({span_of(texts), counts.data(), span_of(before), least.data()}, &out,
+                     stopping);
+    });
+    return nb::make_tuple(array_of(std::move(out.texts)), array_of(std::move(out.others)),
+                          array_of(std::move(out.rare)), array_of(std::move(out.total)),
+                          array_of(std::move(out.crowded)));
+  }
+
+ private:
+  static uint64_t checked(uint64_t text_count) {
+    need(text_count <= UINT32_MAX, "too many");
+    return text_count;
+  }
+  Counts heads_;
+  std::mutex mutex_;
+  SharedCounter counter_;
 };
 
 // The rows of the hashes of features.
@@ -383,6 +468,8 @@ void bind_text(nb::module_& m) {
       .def(nb::init<Counts, Words>(), "features"_array, "lims"_array)
       .def("shared", &FeatureSets::shared, "a"_array, "b"_array)
       .def("contain", &FeatureSets::contain, "a"_array, "b"_array, "share"_a)
+      .def("samples", &FeatureSets::samples, "numbers"_array, "counts"_array, "ranks"_array,
+           "salts"_array)
       .def("decide", &FeatureSets::decide, "numbers"_array, "lims"_array, "digests"_array,
            "stays"_array, "contained"_a, "similar"_a, optional_stop());
   m.def("find_pages", &find_pages, "text"_a, "offsets"_array, "most"_a);
@@ -390,6 +477,12 @@ void bind_text(nb::module_& m) {
       .def(nb::init<const std::vector<nb::bytes>&, const std::vector<nb::bytes>&>(), "names"_a,
            "texts"_a)
       .def("plain", &PageTexts::plain, "data"_a, "start"_a, "end"_a);
+  m.def("list_texts", &lists_of_texts, "sizes"_array, "ranks"_array, "order"_array, "most"_a,
+        "most_crowded"_a, "first_place"_a);
+  nb::class_<SharedFeatures>(m, "SharedFeatures")
+      .def(nb::init<Counts, uint64_t>(), "heads"_array, "text_count"_a)
+      .def("count", &SharedFeatures::count, "texts"_array, "counts"_array, "before"_array,
+           "least"_array);
   m.def("feature_rows", &feature_rows, "features"_a, "offsets"_array, "hashing"_a, "seed"_a,
         "row_words"_a);
   m.def("simhash_weighted", &weighted_signs, "rows"_array, "weights"_array, "batched"_array,

@@ -138,6 +138,11 @@ def union_groups(
     keys_a: Words, counts_a: Words, ids_a: Words, keys_b: Words, counts_b: Words, ids_b: Words
 ) -> tuple[Words, Words, Words]: ...
 
+class CharTables:
+    def __init__(
+        self, ascii: bytes, pages: NDArray[np.int32], entries: Counts, pool: bytes
+    ) -> None: ...
+
 class TextFeatures:
     def __init__(
         self,
@@ -157,19 +162,13 @@ class TextFeatures:
         self,
         text: bytes,
         offsets: Words,
-        table: bytes,
-        pages: NDArray[np.int32],
-        entries: Counts,
-        pool: bytes,
+        tables: CharTables,
     ) -> tuple[Words, Bytes, Counts, Words]: ...
     def minhash(
         self,
         text: bytes,
         offsets: Words,
-        table: bytes,
-        pages: NDArray[np.int32],
-        entries: Counts,
-        pool: bytes,
+        tables: CharTables,
         bands: int = ...,
         band_size: int = ...,
         band_first: int = ...,
@@ -178,29 +177,20 @@ class TextFeatures:
         self,
         text: bytes,
         offsets: Words,
-        table: bytes,
-        pages: NDArray[np.int32],
-        entries: Counts,
-        pool: bytes,
+        tables: CharTables,
         samples: int,
     ) -> tuple[Counts, tuple[Words, Bytes, Counts, Words]]: ...
     def hashes(
         self,
         text: bytes,
         offsets: Words,
-        table: bytes,
-        pages: NDArray[np.int32],
-        entries: Counts,
-        pool: bytes,
+        tables: CharTables,
     ) -> tuple[Words, tuple[Words, Bytes, Counts, Words]]: ...
     def ranks(
         self,
         text: bytes,
         offsets: Words,
-        table: bytes,
-        pages: NDArray[np.int32],
-        entries: Counts,
-        pool: bytes,
+        tables: CharTables,
         known: KnownHashes,
     ) -> tuple[Counts, tuple[Words, Bytes, Counts, Words]]: ...
 

@@ -18,7 +18,7 @@ from fpstore.hashing.bands import Bands, MinHashSketcher
 from fpstore.hashing.binomial import binomial_cdf, least_radius
 from fpstore.hashing.features import used_mask
 from fpstore.hashing.law import JaccardLaw
-from fpstore.hashing.normal import CharTables, KernelRows
+from fpstore.hashing.normal import KernelRows
 from fpstore.hashing.text import TextHash, WeightedFeatures
 
 USUAL_JACCARD = 0.7  # the default similarity of near-duplicates
@@ -239,10 +239,10 @@ class MinHash(TextHash, MinHashSketcher[str | WeightedFeatures]):
         return 0, 0, 0
 
     def _kernel_rows(
-        self, features: _kernel.TextFeatures, texts: Encoded, tables: CharTables
+        self, features: _kernel.TextFeatures, texts: Encoded, tables: _kernel.CharTables
     ) -> KernelRows:
         make: Callable[..., Any] = features.minhash
-        return KernelRows(*make(*texts, *tables, *self._band_shape))
+        return KernelRows(*make(*texts, tables, *self._band_shape))
 
     @property
     def is_unweighted(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import unicodedata
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fpstore import _kernel
 from fpstore.base.aliases import Counts, Words
 from fpstore.base.arguments import check_choice, check_flag
 from fpstore.base.characters import ENDS, LINE_END, visible
@@ -64,6 +66,8 @@ _UNSPACED = (
     (0x20000, 0x3FFFF),
 )
 
+_UNSPACED_BOUNDS = [bound for first, last in _UNSPACED for bound in (first, last + 1)]
+
 #: The diacritics of Latin, Greek, Cyrillic, Hebrew, Arabic and Syriac, and the tatweel. Marks of
 #: other scripts may be vowels.
 _DIACRITICS = re.compile(
@@ -79,8 +83,7 @@ _BROKEN_WORD = re.compile(rf"[-\xad\u2010][^\S{ENDS}]*{LINE_END}\s*(?=(\S))")
 
 def is_unspaced(char: str) -> bool:
     """Return whether a character belongs to a script that is written without spaces."""
-    point = ord(char)
-    return any(first <= point <= last for first, last in _UNSPACED)
+    return bisect_right(_UNSPACED_BOUNDS, ord(char)) % 2 == 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,7 +227,7 @@ class KernelRows(NamedTuple):
     lines: Words
 
 
-Work = Callable[[Encoded, CharTables], KernelRows]
+Work = Callable[[Encoded, _kernel.CharTables], KernelRows]
 
 
 class CharMap:
@@ -242,6 +245,7 @@ class CharMap:
         none = np.empty(0, np.uint32)
         table = bytes(self._ascii(chr(code)) for code in range(128))
         self.tables = CharTables(table, np.full(0x110000 // _PAGE, -1, np.int32), none, b"")
+        self._checked = _kernel.CharTables(*self.tables)
 
     def hashed(
         self, texts: Sequence[str], work: Work, fields: int = 1
@@ -251,13 +255,13 @@ class CharMap:
         The kernel makes them in ``work``. The texts are ``fields`` texts of each row, in order.
         """
         batch = self._encode(texts)
-        while len((result := work(batch, self.tables)).missing):
+        while len((result := work(batch, self._checked)).missing):
             self._add_pages(result.missing.tolist())
         rows, states, _, lines = result
         places = np.flatnonzero(states == _STATE_UNKNOWN)
         if len(places):
             text_places = (places[:, None] * fields + np.arange(fields)).ravel()
-            result = work(self._with_forms(batch, text_places.tolist(), lines), self.tables)
+            result = work(self._with_forms(batch, text_places.tolist(), lines), self._checked)
             rows[places], states[places] = result.rows, result.states
         return rows, states == _STATE_KNOWN
 
@@ -266,7 +270,7 @@ class CharMap:
     ) -> tuple[Any, Any]:
         """Return the kernel's features of rows of texts, and the words of each row."""
         batch = self._encode(texts)
-        while len((result := work(*batch, *self.tables))[1][2]):
+        while len((result := work(*batch, self._checked))[1][2]):
             self._add_pages(result[1][2].tolist())
         features, (rows, states, _, lines) = result
         places = np.flatnonzero(states == _STATE_UNKNOWN)
@@ -274,7 +278,7 @@ class CharMap:
             return features, rows
         text_places = (places[:, None] * fields + np.arange(fields)).ravel()
         forms = self._with_forms(batch, text_places.tolist(), lines)
-        others, (other_rows, _, _, _) = work(*forms, *self.tables)
+        others, (other_rows, _, _, _) = work(*forms, self._checked)
         return _replace_sets(features, rows, places, others, other_rows)
 
     def _encode(self, texts: Sequence[str]) -> Encoded:
@@ -318,6 +322,7 @@ class CharMap:
                 new_entries += self._page_entries(page, new_pool)
             entries = np.concatenate([entries, np.array(new_entries, np.uint32)])
             self.tables = CharTables(table, pages, entries, bytes(new_pool))
+            self._checked = _kernel.CharTables(*self.tables)
 
     def _page_entries(self, page: int, pool: bytearray) -> list[int]:
         """Return the entries of a page, whose normal forms are computed together.
@@ -328,11 +333,33 @@ class CharMap:
         mark = "\n" if page else _IDEOGRAPH
         joined = mark.join(chars)
         composed = self._form.compose(joined)
+        if (kind := self._common_kind(chars, mark, composed)) is not None:
+            return [kind] * _PAGE
         table = _pieces(self._form)
         pieces = (form.translate(table) for form in self._form.fold(composed).split(mark))
         firsts = unicodedata.normalize("NFKD", joined).split(mark)
         columns = zip(chars, composed.split(mark), pieces, firsts, strict=True)
         return [self._entry(char, form, piece, parts, pool) for char, form, piece, parts in columns]
+
+    def _common_kind(self, chars: list[str], mark: str, composed: str) -> int | None:
+        """Return the entry of all letters of a page of which none changes, as of most ideographs.
+
+        None for another page: one with a mark, a digit, or a letter that is composed.
+        """
+        letters = "".join(chars)
+        if (
+            not letters.isalnum()
+            or any(map(str.isdecimal, chars))
+            or composed != mark.join(chars)
+            or self._form.fold(letters) != letters
+            or (self._form.normalize and not _second_characters().isdisjoint(_first_parts(letters)))
+        ):
+            return None
+        unspaced = sum(map(is_unspaced, (chars[0], chars[-1]))) if self._form.units == "auto" else 0
+        bounds = range(ord(chars[0]) + 1, ord(chars[-1]) + 1)
+        if any(bound in bounds for bound in _UNSPACED_BOUNDS):
+            return None
+        return _UNIT if unspaced else _SAME
 
     def _entry(self, char: str, composed: str, piece: str, parts: str, pool: bytearray) -> int:
         """Return the entry of a character, from its normal forms and its NFKD form."""
@@ -393,6 +420,11 @@ def _second_characters() -> frozenset[str]:
         chr(int(pair.split()[1], 16)) for pair in pairs if pair.count(" ") == 1 and pair[0] != "<"
     }
     return frozenset(seconds | set(map(chr, [*_HANGUL_VOWELS, *_HANGUL_TAILS])))
+
+
+def _first_parts(letters: str) -> set[str]:
+    """Return the first characters of the NFKD forms of letters."""
+    return {unicodedata.normalize("NFKD", letter)[0] for letter in letters}
 
 
 @cache

@@ -44,7 +44,7 @@ from fpstore.hashing.features import (
     shingles,
     used_mask,
 )
-from fpstore.hashing.normal import CharTables, KernelRows, NormalForm, char_map
+from fpstore.hashing.normal import KernelRows, NormalForm, char_map
 from fpstore.hashing.weights import FeatureWeights
 
 _MAX_SIZE = 255
@@ -352,9 +352,9 @@ class TextHash(Fingerprinter[str | WeightedFeatures]):
         return Hashed(rows & used_mask(Width(self.width)) if self.width < 64 else rows, known)
 
     def _kernel_rows(
-        self, features: _kernel.TextFeatures, texts: Encoded, tables: CharTables
+        self, features: _kernel.TextFeatures, texts: Encoded, tables: _kernel.CharTables
     ) -> KernelRows:
-        return KernelRows(*getattr(features, self.name)(*texts, *tables))
+        return KernelRows(*getattr(features, self.name)(*texts, tables))
 
     @abstractmethod
     def _feature_row(self, features: list[tuple[str, float]]) -> Words | None:

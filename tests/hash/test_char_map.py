@@ -66,7 +66,7 @@ def in_one_call(simhash, texts, tables):
 def by_python(simhash, texts):
     """Return fingerprints of texts whose normal forms Python has made."""
     forms = encoded([normal_form_of(simhash).apply(text) for text in texts])
-    made = in_one_call(simhash, forms, AS_THEY_ARE)
+    made = in_one_call(simhash, forms, _kernel.CharTables(*AS_THEY_ARE))
     assert len(made.missing) == len(made.lines) == 0
     return made.rows.tolist(), (made.states == 0).tolist()
 
@@ -80,7 +80,8 @@ def handed_back(text):
     """Return whether the kernel leaves the normal form of a text to Python."""
     simhash = SimHash()
     simhash.hashed([text])  # makes the tables
-    made = in_one_call(simhash, encoded([text]), normal.char_map(normal_form_of(simhash)).tables)
+    tables = _kernel.CharTables(*normal.char_map(normal_form_of(simhash)).tables)
+    made = in_one_call(simhash, encoded([text]), tables)
     assert len(made.missing) == 0
     assert len(made.lines) == (made.states.tolist() == [2])
     return made.states.tolist() == [2]
@@ -312,7 +313,8 @@ def test_the_kernel_refuses_what_it_would_read_outside():
     text, offsets = "\u00e9".encode(), np.array([0, 2], np.uint64)
 
     def call(table=table, pages=pages, entries=entries, pool=b"abcde"):
-        return _kernel.TextFeatures(*given).simhash(text, offsets, table, pages, entries, pool)
+        tables = _kernel.CharTables(table, pages, entries, pool)
+        return _kernel.TextFeatures(*given).simhash(text, offsets, tables)
 
     assert call()[2].tolist() == [0]
     pages[0] = 0

@@ -33,7 +33,7 @@ def kernel(text, offsets, tables=AS_THEY_ARE, **given):
         "stops": none,
         "fields": np.ones(1, np.uint32),
     } | given
-    return _kernel.TextFeatures(**values).simhash(text, offsets, *tables)
+    return _kernel.TextFeatures(**values).simhash(text, offsets, _kernel.CharTables(*tables))
 
 
 def test_the_kernel_checks_its_arguments():

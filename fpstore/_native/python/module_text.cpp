@@ -79,6 +79,25 @@ void set_bands(TextOptions* options, unsigned bands, unsigned band_size, unsigne
   options->band_first = band_first;
 }
 
+// A map of characters, which is checked once.
+class CharTables {
+ public:
+  CharTables(nb::bytes ascii, Places pages, Counts entries, nb::bytes pool)
+      : ascii_(ascii),
+        pages_(pages),
+        entries_(entries),
+        pool_(pool),
+        map_(char_map(ascii, pages, entries, pool)) {}
+  const CharMap& map() const { return map_; }
+
+ private:
+  nb::bytes ascii_;
+  Places pages_;
+  Counts entries_;
+  nb::bytes pool_;
+  CharMap map_;
+};
+
 // Hashes, each once and ascending, whose ranks are looked up.
 class KnownHashes {
  public:
@@ -127,38 +146,34 @@ class TextFeatures {
                 fields_.data()};
   }
 
-  nb::tuple simhash(nb::bytes text, Words offsets, nb::bytes ascii, Places pages, Counts entries,
-                    nb::bytes pool) const {
-    return made(simhash_texts, options_, text, offsets, char_map(ascii, pages, entries, pool));
+  nb::tuple simhash(nb::bytes text, Words offsets, const CharTables& tables) const {
+    return made(simhash_texts, options_, text, offsets, tables.map());
   }
-  nb::tuple minhash(nb::bytes text, Words offsets, nb::bytes ascii, Places pages, Counts entries,
-                    nb::bytes pool, unsigned bands, unsigned band_size, unsigned band_first) const {
+  nb::tuple minhash(nb::bytes text, Words offsets, const CharTables& tables, unsigned bands,
+                    unsigned band_size, unsigned band_first) const {
     TextOptions options = options_;
     set_bands(&options, bands, band_size, band_first);
-    return made(minhash_texts, options, text, offsets, char_map(ascii, pages, entries, pool));
+    return made(minhash_texts, options, text, offsets, tables.map());
   }
   // Before the tuple, the features of all rows; see text/feature_sets.hpp.
-  nb::tuple sets(nb::bytes text, Words offsets, nb::bytes ascii, Places pages, Counts entries,
-                 nb::bytes pool, uint32_t samples) const {
+  nb::tuple sets(nb::bytes text, Words offsets, const CharTables& tables, uint32_t samples) const {
     const auto make = [&](const Texts& texts, TextOptions options, const TextResults& results,
                           std::vector<uint32_t>* out) {
       options.samples = samples;
       return feature_sets(texts, options, results, out);
     };
-    return with_sets<uint32_t>(make, 3, text, offsets, char_map(ascii, pages, entries, pool));
+    return with_sets<uint32_t>(make, 3, text, offsets, tables.map());
   }
-  nb::tuple hashes(nb::bytes text, Words offsets, nb::bytes ascii, Places pages, Counts entries,
-                   nb::bytes pool) const {
-    return with_sets<uint64_t>(feature_hashes, 2, text, offsets,
-                               char_map(ascii, pages, entries, pool));
+  nb::tuple hashes(nb::bytes text, Words offsets, const CharTables& tables) const {
+    return with_sets<uint64_t>(feature_hashes, 2, text, offsets, tables.map());
   }
-  nb::tuple ranks(nb::bytes text, Words offsets, nb::bytes ascii, Places pages, Counts entries,
-                  nb::bytes pool, const KnownHashes& known) const {
+  nb::tuple ranks(nb::bytes text, Words offsets, const CharTables& tables,
+                  const KnownHashes& known) const {
     const auto make = [&](const Texts& texts, const TextOptions& options,
                           const TextResults& results, std::vector<uint32_t>* out) {
       return feature_ranks(texts, options, results, known.ranks(), out);
     };
-    return with_sets<uint32_t>(make, 2, text, offsets, char_map(ascii, pages, entries, pool));
+    return with_sets<uint32_t>(make, 2, text, offsets, tables.map());
   }
 
  private:
@@ -443,25 +458,24 @@ class PageTexts {
 }  // namespace
 
 void bind_text(nb::module_& m) {
+  nb::class_<CharTables>(m, "CharTables")
+      .def(nb::init<nb::bytes, Places, Counts, nb::bytes>(), "ascii"_a, "pages"_array,
+           "entries"_array, "pool"_a);
   nb::class_<TextFeatures> features(m, "TextFeatures");
   features.def(nb::init<bool, unsigned, const std::string&, const std::string&, uint64_t, unsigned,
                         Words, Counts, uint32_t, Words, Counts>(),
                "words"_a, "length"_a, "counting"_a, "hashing"_a, "seed"_a, "row_words"_a,
                "weighted"_array, "weights"_array, "other_weight"_a, "stops"_array, "fields"_array);
   const auto of_texts = [&](const char* name, auto method) {
-    features.def(name, method, "text"_a, "offsets"_array, "table"_a, "pages"_array, "entries"_array,
-                 "pool"_a);
+    features.def(name, method, "text"_a, "offsets"_array, "tables"_a);
   };
   of_texts("simhash", &TextFeatures::simhash);
-  features.def("minhash", &TextFeatures::minhash, "text"_a, "offsets"_array, "table"_a,
-               "pages"_array, "entries"_array, "pool"_a, "bands"_a = 0, "band_size"_a = 0,
-               "band_first"_a = 0);
-  features.def("sets", &TextFeatures::sets, "text"_a, "offsets"_array, "table"_a, "pages"_array,
-               "entries"_array, "pool"_a, "samples"_a);
+  features.def("minhash", &TextFeatures::minhash, "text"_a, "offsets"_array, "tables"_a,
+               "bands"_a = 0, "band_size"_a = 0, "band_first"_a = 0);
+  features.def("sets", &TextFeatures::sets, "text"_a, "offsets"_array, "tables"_a, "samples"_a);
   of_texts("hashes", &TextFeatures::hashes);
   nb::class_<KnownHashes>(m, "KnownHashes").def(nb::init<Words>(), "hashes"_array);
-  features.def("ranks", &TextFeatures::ranks, "text"_a, "offsets"_array, "table"_a, "pages"_array,
-               "entries"_array, "pool"_a, "known"_a);
+  features.def("ranks", &TextFeatures::ranks, "text"_a, "offsets"_array, "tables"_a, "known"_a);
   m.def("minhash_features", &minhash_row, "hashes"_array, "weights"_array, "seed"_a, "row_words"_a,
         "bands"_a = 0, "band_size"_a = 0, "band_first"_a = 0);
   nb::class_<FeatureSets>(m, "FeatureSets")

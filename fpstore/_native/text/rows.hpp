@@ -43,7 +43,8 @@ bool make_rows(const Texts& texts, const TextOptions& options, const TextResults
       for (unsigned f = 0; f < options.field_count; ++f) {
         const uint64_t* const ends = texts.offsets + i * options.field_count + f;
         normal.set(texts.map, texts.bytes, ends[0], ends[1], results.unknown);
-        if (results.unknown->lines.size() == before) hasher->add(normal, f);
+        const bool readable = results.unknown->lines.size() == before;
+        if (readable && results.unknown->pages.empty()) hasher->add(normal, f);
       }
       const bool known = hasher->finish(row), readable = results.unknown->lines.size() == before;
       results.states[i] = !readable ? TextState::unknown

@@ -623,8 +623,10 @@ def _texts(
     def texts(values: Any) -> Sequence[Any]:
         if not is_text(values.type) or projection.roles:
             return text_values(values.to_pylist(), name, projection, named_error)
-        strings = string_column(values.fill_null(""), "text", named_error)
-        return values.to_pylist() if values.null_count else TextColumn(strings)
+        if not values.null_count:
+            return TextColumn(string_column(values, "text", named_error))
+        string_column(values.fill_null(""), "text", named_error)  # which refuses what is not UTF-8
+        return values.to_pylist()  # type: ignore[no-any-return]
 
     if not types.is_dictionary(column.type) or column.null_count or projection.roles:
         return texts(to_plain(column)), None

@@ -355,11 +355,11 @@ class CharMap:
             or (self._form.normalize and not _second_characters().isdisjoint(_first_parts(letters)))
         ):
             return None
-        unspaced = sum(map(is_unspaced, (chars[0], chars[-1]))) if self._form.units == "auto" else 0
-        bounds = range(ord(chars[0]) + 1, ord(chars[-1]) + 1)
-        if any(bound in bounds for bound in _UNSPACED_BOUNDS):
+        if self._form.units != "auto":
+            return _SAME
+        if any(ord(chars[0]) < bound <= ord(chars[-1]) for bound in _UNSPACED_BOUNDS):
             return None
-        return _UNIT if unspaced else _SAME
+        return _UNIT if is_unspaced(chars[0]) else _SAME
 
     def _entry(self, char: str, composed: str, piece: str, parts: str, pool: bytearray) -> int:
         """Return the entry of a character, from its normal forms and its NFKD form."""

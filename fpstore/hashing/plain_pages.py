@@ -168,12 +168,13 @@ class PlainTexts(NamedTuple):
     def describe(self, hashed: Hashed) -> Hashed:
         """Return fingerprints with the pages, and with the characters of the plain texts."""
         pages = np.zeros(len(self.texts), bool)
-        pages[list(self.page_chars)] = True
+        places = list(self.page_chars)
+        pages[places] = True
         hashed = hashed._replace(pages=pages & hashed.known)
         if not self.page_chars:
             return hashed
         chars = text_chars(self.texts)
-        chars[pages] = list(self.page_chars.values())
+        chars[places] = list(self.page_chars.values())
         return hashed._replace(text_chars=chars)
 
 

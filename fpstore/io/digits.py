@@ -244,6 +244,7 @@ def _fingerprints(data: bytes, starts: Words, ends: Words, digits: Digits) -> Wo
         return None if max(values) >> width.bits else width.rows(values)
     # one byte more: the last place may be empty
     below = (np.frombuffer(data + b"\n", np.uint8)[starts] == ord("-")) & digits.signed
+    below &= starts < ends  # an empty text starts where the next one does
     rows = _kernel.read_decimal(data, starts + below, ends, width.bits, False)
     if rows is None:
         return None

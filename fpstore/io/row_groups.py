@@ -24,7 +24,7 @@ _INTEGERS = (4, 5, 6)
 # fields of FileMetaData, RowGroup, ColumnChunk and ColumnMetaData
 _NUM_ROWS, _ROW_GROUPS = 3, 4
 _COLUMNS, _GROUP_OFFSET, _ORDINAL = 1, 5, 7
-_CHUNK_OFFSET, _CHUNK_METADATA = 2, 3
+_CHUNK_OFFSETS, _CHUNK_METADATA = (2, 4, 6), 3  # of the metadata, and of indexes of pages
 _PAGE_OFFSETS = (9, 10, 11, 14)  # of data, an index, a dictionary, a filter
 
 
@@ -145,7 +145,7 @@ class JoinedFile:
         for group in metadata[_ROW_GROUPS].data[1]:
             _move(group, [_GROUP_OFFSET], distance)
             for chunk in group[_COLUMNS].data[1]:
-                _move(chunk, [_CHUNK_OFFSET], distance)
+                _move(chunk, _CHUNK_OFFSETS, distance)
                 _move(chunk[_CHUNK_METADATA].data, _PAGE_OFFSETS, distance)
             if _ORDINAL in group:
                 group[_ORDINAL] = group[_ORDINAL]._replace(data=len(self._groups))

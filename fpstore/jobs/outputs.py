@@ -362,7 +362,7 @@ class Outputs:
         elif self._kind == "dataset" and isinstance(corpus, DatasetRows):
             corpus.copy_folder(copy, target, progress, complete)
         else:
-            # with a second thread, the memory has two row groups
+            # each thread has a row group
             threads = max(min(resources.threads, resources.memory // SHARD_MEMORY), 1)
             copy.write(corpus, slice(0, copy.count), target, progress, complete, threads)
 

@@ -305,6 +305,16 @@ def test_regular_signed_blocks_take_the_fast_path(bits):
     assert parse_block(b"-1\n", b"\t", digits._replace(signed=False)) is None
 
 
+def test_an_empty_fingerprint_before_a_negative_one_is_refused_by_its_row(tmp_path):
+    """The sign of the next text was taken for its own."""
+    path = put(tmp_path, "e.jsonl", b'{"fingerprint": ""}\n{"fingerprint": "-5"}\n')
+    with pytest.raises(InputError, match=r"e\.jsonl:1: '' is not a fingerprint: expected decimal"):
+        list(open_reader(path, decimal=True, signed=True))
+    pq.write_table(pa.table({"fingerprint": ["", "-5"]}), tmp_path / "e.parquet")
+    with pytest.raises(InputError, match=r"row 1: '' is not a fingerprint: expected decimal"):
+        list(open_reader(tmp_path / "e.parquet", decimal=True, signed=True))
+
+
 def test_the_command_line_takes_signed_integers(folder):
     fine("build", "x.fps", "signed.csv", "--decimal", "--signed", "-q")
     assert fine("export", "x.fps") == fine("export", "crawl.fps")

@@ -24,10 +24,10 @@ struct JsonField {
 
 // Reads fields of the object that each line is. Each line ends with a line break.
 //
-// False if a line is not regular, and must be read by Python. What is regular, json.loads of Python
-// reads with the same values: UTF-8, an object in each line, and no name of a field that is
-// escaped, no field twice that is read, no half of a surrogate pair in one, no number of many
-// digits, and no value that lies very deep.
+// False if a line is not regular: Python must read it. A regular line is UTF-8 and one object,
+// which json.loads reads with the same values. Irregular are: a field that is read and stands
+// twice, half of a surrogate pair in a value that is read or in a name, a number of many digits,
+// and a value that lies very deep.
 bool read_json_lines(Span<const uint8_t> lines, Span<JsonField> fields);
 
 }  // namespace fpstore

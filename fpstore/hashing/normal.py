@@ -433,8 +433,9 @@ def char_map(form: NormalForm) -> CharMap:
     return CharMap(form)
 
 
-# a thread that is not in the child may have held a lock
-os.register_at_fork(after_in_child=char_map.cache_clear)
+# A thread that is not in the child may have held a lock. The process would keep what it is given
+# here until after its end: not the tables.
+os.register_at_fork(after_in_child=lambda: char_map.cache_clear())
 
 
 def nfkc(text: str) -> str:

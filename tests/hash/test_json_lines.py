@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import fpstore
@@ -79,6 +79,7 @@ def json_text(draw):
     return (gap + text + gap).encode()
 
 
+@settings(max_examples=40)  # they are slow to make; tools/fuzz has millions
 @given(json_text())
 def test_what_json_writes_is_read_as_json_reads_it(line):
     assert check_line(line)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
+import os
 import sys
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 
 def is_held(lock: threading.RLock) -> bool:
@@ -45,3 +47,12 @@ else:
                 return self
             value = instance.__dict__[self._name] = self._compute(instance)
             return value
+
+
+def clear_after_fork(cached: Any) -> None:
+    """Clear a cached function in the child of a fork, and at the end of the process.
+
+    What is registered for forks lives longer than modules, and would keep what is cached.
+    """
+    os.register_at_fork(after_in_child=cached.cache_clear)
+    atexit.register(cached.cache_clear)

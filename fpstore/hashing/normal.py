@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import unicodedata
 from bisect import bisect_right
@@ -20,6 +19,7 @@ from fpstore.base.aliases import Counts, Words
 from fpstore.base.arguments import check_choice, check_flag
 from fpstore.base.characters import ENDS, LINE_END, visible
 from fpstore.base.strings import Encoded, encoded, join_encoded
+from fpstore.base.threads import clear_after_fork
 from fpstore.errors import InputError
 from fpstore.hashing.chinese import CHINESE, chinese_converter
 
@@ -433,9 +433,7 @@ def char_map(form: NormalForm) -> CharMap:
     return CharMap(form)
 
 
-# A thread that is not in the child may have held a lock. The process would keep what it is given
-# here until after its end: not the tables.
-os.register_at_fork(after_in_child=lambda: char_map.cache_clear())
+clear_after_fork(char_map)  # a thread that is not in the child may have held a lock
 
 
 def nfkc(text: str) -> str:

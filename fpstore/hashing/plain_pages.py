@@ -15,6 +15,7 @@ import numpy as np
 from fpstore import _kernel
 from fpstore.base.characters import IGNORED
 from fpstore.base.strings import TextColumn
+from fpstore.base.threads import clear_after_fork
 from fpstore.errors import InputError
 from fpstore.hashing.base import FeatureSets, Fingerprinter, Hashed
 from fpstore.hashing.fields import text_chars
@@ -191,6 +192,9 @@ def _plain_page(data: bytes, start: int, end: int) -> tuple[bytes, int]:
 def _page_texts() -> _kernel.PageTexts:
     names, texts = zip(*html5.items(), strict=True)
     return _kernel.PageTexts([*map(str.encode, names)], [*map(str.encode, texts)])
+
+
+clear_after_fork(_page_texts)
 
 
 def _visible_chars(text: str) -> int:

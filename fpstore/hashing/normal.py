@@ -254,32 +254,46 @@ class CharMap:
 
         The kernel makes them in ``work``. The texts are ``fields`` texts of each row, in order.
         """
-        batch = self._encode(texts)
-        while len((result := work(batch, self._checked)).missing):
-            self._add_pages(result.missing.tolist())
-        rows, states, _, lines = result
-        places = np.flatnonzero(states == _STATE_UNKNOWN)
-        if len(places):
-            text_places = (places[:, None] * fields + np.arange(fields)).ravel()
-            result = work(self._with_forms(batch, text_places.tolist(), lines), self._checked)
-            rows[places], states[places] = result.rows, result.states
+        rows, states = self._rows(self._encode(texts), work, fields)
         return rows, states == _STATE_KNOWN
 
     def sets(
         self, texts: Sequence[str], work: Callable[..., tuple[Any, Any]], fields: int = 1
     ) -> tuple[Any, Any]:
         """Return the kernel's features of rows of texts, and the words of each row."""
-        batch = self._encode(texts)
-        while len((result := work(*batch, self._checked))[1][2]):
-            self._add_pages(result[1][2].tolist())
-        features, (rows, states, _, lines) = result
+        return self._sets(self._encode(texts), work, fields)
+
+    def _rows(self, batch: Encoded, work: Work, fields: int) -> tuple[Words, NDArray[np.uint8]]:
+        rows, states, missing, lines = work(batch, self._checked)
+        places = np.flatnonzero(states == _STATE_UNKNOWN)
+        if len(places):
+            texts = self._unknown_texts(batch, places, fields, missing, lines)
+            rows[places], states[places] = self._rows(texts, work, fields)
+        return rows, states
+
+    def _sets(
+        self, batch: Encoded, work: Callable[..., tuple[Any, Any]], fields: int
+    ) -> tuple[Any, Any]:
+        features, (rows, states, missing, lines) = work(*batch, self._checked)
         places = np.flatnonzero(states == _STATE_UNKNOWN)
         if not len(places):
             return features, rows
-        text_places = (places[:, None] * fields + np.arange(fields)).ravel()
-        forms = self._with_forms(batch, text_places.tolist(), lines)
-        others, (other_rows, _, _, _) = work(*forms, self._checked)
-        return _replace_sets(features, rows, places, others, other_rows)
+        texts = self._unknown_texts(batch, places, fields, missing, lines)
+        return _replace_sets(features, rows, places, *self._sets(texts, work, fields))
+
+    def _unknown_texts(
+        self, batch: Encoded, rows: NDArray[np.intp], fields: int, missing: Counts, lines: Words
+    ) -> Encoded:
+        """Return the texts of rows of unknown form, for the kernel to take them once more.
+
+        If pages were missing, they are as they were, and the pages are there. Otherwise their lines
+        are in their normal forms.
+        """
+        if len(missing):
+            self._add_pages(missing.tolist())
+            lines = lines[:0]
+        places = (rows[:, None] * fields + np.arange(fields)).ravel()
+        return self._with_forms(batch, places.tolist(), lines)
 
     def _encode(self, texts: Sequence[str]) -> Encoded:
         return encoded(list(map(self._form.prepare, texts)) if self._form.prepares else texts)

@@ -4,6 +4,7 @@ import sys
 import threading
 import unicodedata
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -277,6 +278,43 @@ def test_scripts_without_spaces_by_the_names_of_their_characters():
             assert normal.is_unspaced(char), name
         if name.startswith(spaced):
             assert not normal.is_unspaced(char), name
+
+
+def test_only_rows_with_new_characters_are_made_again():
+    simhash = SimHash()
+    texts = ["a", "\u4e2d", "b", "e\u0301", "c"]
+    calls = []
+
+    def noting(batch, tables):
+        calls.append(batch.data)
+        return in_one_call(simhash, batch, tables)
+
+    chars = CharMap(normal_form_of(simhash))
+    rows, known = chars.hashed(texts, noting)
+    assert (rows.tolist(), known.tolist()) == by_kernel(simhash, texts)
+    assert calls == [
+        "a\u4e2dbe\u0301c".encode(),
+        "\u4e2de\u0301".encode(),  # with the pages that were missing
+        b"\xff\xc3\xa9\xff",
+    ]
+
+
+def test_sets_of_rows_with_new_characters():
+    """A row of several fields, of which one has them, is made again as a whole."""
+    simhash = SimHash(shingle="words", size=1)
+    work = simhash._kernel_features(np.ones(2, np.uint32)).hashes
+    rows = [["a b", "c"], ["d", "e\u0301 \u4e2d"], ["\u0915 f", ""], ["g", "a"]]
+    features, described = CharMap(normal_form_of(simhash)).sets(
+        [text for row in rows for text in row], work, 2
+    )
+    ends = described[:, 0].tolist()
+    assert [features[start:end].tolist() for start, end in pairwise([0, *ends])] == [
+        sorted(
+            xxhash.xxh64_intdigest(word.encode())
+            for word in unicodedata.normalize("NFC", " ".join(row)).split()
+        )
+        for row in rows
+    ]
 
 
 def test_threads_that_meet_new_characters_at_once():

@@ -144,7 +144,8 @@ void NormalText::set(const CharMap& map, const uint8_t* text, uint64_t start, ui
   const uint8_t *p = text + start, *const end = text + stop;
   const size_t lines = unknown->lines.size();
   writer.reserve(static_cast<size_t>(end - p));
-  bool as_it_is = false;  // whether a passage is
+  bool as_it_is = false;    // whether a passage is
+  bool is_missing = false;  // whether the page of a character is
   unsigned combining =
       0;  // the class of the character before: marks in another order would be sorted
   while (p < end) {
@@ -177,6 +178,7 @@ void NormalText::set(const CharMap& map, const uint8_t* text, uint64_t start, ui
     const int32_t page = map.pages[point / kPagePoints];
     if (page < 0) {
       unknown->miss(point / kPagePoints);
+      is_missing = true;
       p += size;
       continue;
     }
@@ -221,7 +223,7 @@ void NormalText::set(const CharMap& map, const uint8_t* text, uint64_t start, ui
     p += size;
   }
   size_ = writer.finish();
-  if (size_ || start == stop || as_it_is) return;
+  if (!is_missing && (size_ || start == stop || as_it_is)) return;
   unknown->lines.resize(lines);
   unknown->lines.insert(unknown->lines.end(), {start, stop});
 }

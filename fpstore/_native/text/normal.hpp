@@ -53,7 +53,8 @@ class NormalText {
  public:
   // Takes the UTF-8 bytes of a text from start to end, which may have surrogates, and any bytes
   // without harm. Notes what is unknown: if there is anything, what comes of the text is of no use.
-  // A text of which nothing is left is unknown as a whole, unless a passage of it is as it is.
+  // A text of which nothing is left is unknown as a whole, unless a passage of it is as it is; so
+  // is one with characters of missing pages.
   void set(const CharMap& map, const uint8_t* text, uint64_t start, uint64_t end,
            UnknownForms* unknown);
 

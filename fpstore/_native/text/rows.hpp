@@ -21,7 +21,7 @@ enum class TextState : uint8_t { known, empty, unknown };
 
 // Where fingerprints go, words_in_all words each, and what became of each row. A row without
 // features is empty, and its words are 0. One with lines of unknown form is unknown: others have to
-// make it. With missing pages the results are of no use.
+// make it, or it is made again when the pages that it misses are there.
 struct TextResults {
   uint64_t* rows;
   TextState* states;
@@ -43,8 +43,7 @@ bool make_rows(const Texts& texts, const TextOptions& options, const TextResults
       for (unsigned f = 0; f < options.field_count; ++f) {
         const uint64_t* const ends = texts.offsets + i * options.field_count + f;
         normal.set(texts.map, texts.bytes, ends[0], ends[1], results.unknown);
-        const bool readable = results.unknown->lines.size() == before;
-        if (readable && results.unknown->pages.empty()) hasher->add(normal, f);
+        if (results.unknown->lines.size() == before) hasher->add(normal, f);
       }
       const bool known = hasher->finish(row), readable = results.unknown->lines.size() == before;
       results.states[i] = !readable ? TextState::unknown

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
 import unicodedata
-from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -66,8 +66,6 @@ _UNSPACED = (
     (0x20000, 0x3FFFF),
 )
 
-_UNSPACED_BOUNDS = [bound for first, last in _UNSPACED for bound in (first, last + 1)]
-
 #: The diacritics of Latin, Greek, Cyrillic, Hebrew, Arabic and Syriac, and the tatweel. Marks of
 #: other scripts may be vowels.
 _DIACRITICS = re.compile(
@@ -83,7 +81,16 @@ _BROKEN_WORD = re.compile(rf"[-\xad\u2010][^\S{ENDS}]*{LINE_END}\s*(?=(\S))")
 
 def is_unspaced(char: str) -> bool:
     """Return whether a character belongs to a script that is written without spaces."""
-    return bisect_right(_UNSPACED_BOUNDS, ord(char)) % 2 == 1
+    return bool(_unspaced_points()[ord(char)])
+
+
+@cache
+def _unspaced_points() -> NDArray[np.bool_]:
+    """Return for each code point whether it belongs to a script that is written without spaces."""
+    flags = np.zeros(sys.maxunicode + 1, bool)
+    for first, last in _UNSPACED:
+        flags[first : last + 1] = True
+    return flags
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,6 +249,9 @@ class CharMap:
     def __init__(self, form: NormalForm) -> None:
         self._form = form
         self._lock = Lock()
+        self._numbers: dict[bytes, int] = {}  # of the different pages, in their order
+        # of characters that stay as they are in NFKC and in their case, by their properties
+        self._plain_entries: dict[tuple[object, ...], int] = {}
         none = np.empty(0, np.uint32)
         table = bytes(self._ascii(chr(code)) for code in range(128))
         self.tables = CharTables(table, np.full(0x110000 // _PAGE, -1, np.int32), none, b"")
@@ -328,14 +338,13 @@ class CharMap:
 
     def _add_pages(self, missing: list[int]) -> None:
         with self._lock:
-            table, pages, entries, pool = self.tables
-            pages, new_pool = pages.copy(), bytearray(pool)
-            new_entries: list[int] = []
-            for page in (page for page in missing if pages[page] < 0):
-                pages[page] = (len(entries) + len(new_entries)) // _PAGE
-                new_entries += self._page_entries(page, new_pool)
-            entries = np.concatenate([entries, np.array(new_entries, np.uint32)])
-            self.tables = CharTables(table, pages, entries, bytes(new_pool))
+            pages, pool = self.tables.pages.copy(), bytearray(self.tables.pool)
+            for page in missing:
+                if pages[page] < 0:
+                    entries = np.array(self._page_entries(page, pool), np.uint32).tobytes()
+                    pages[page] = self._numbers.setdefault(entries, len(self._numbers))
+            all_entries = np.frombuffer(b"".join(self._numbers), np.uint32)
+            self.tables = CharTables(self.tables.ascii, pages, all_entries, bytes(pool))
             self._checked = _kernel.CharTables(*self.tables)
 
     def _page_entries(self, page: int, pool: bytearray) -> list[int]:
@@ -343,40 +352,43 @@ class CharMap:
 
         A character that takes no part in them stands between the others.
         """
-        chars = list(map(chr, range(page * _PAGE, (page + 1) * _PAGE)))
+        chars = _page_text(page)
         mark = "\n" if page else _IDEOGRAPH
         joined = mark.join(chars)
         composed = self._form.compose(joined)
-        if (kind := self._common_kind(chars, mark, composed)) is not None:
-            return [kind] * _PAGE
-        table = _pieces(self._form)
-        pieces = (form.translate(table) for form in self._form.fold(composed).split(mark))
-        firsts = unicodedata.normalize("NFKD", joined).split(mark)
-        columns = zip(chars, composed.split(mark), pieces, firsts, strict=True)
-        return [self._entry(char, form, piece, parts, pool) for char, form, piece, parts in columns]
+        folded = self._form.fold(composed)
+        firsts = [parts[0] for parts in unicodedata.normalize("NFKD", joined).split(mark)]
+        seconds, unspaced = _second_characters(), _unspaced_points()[page * _PAGE :][:_PAGE]
+        is_plain = joined == composed == folded and seconds.isdisjoint(firsts)
+        if is_plain and chars.isalpha() and unspaced.all() == unspaced.any():
+            return [self._entry(chars[0], chars[0], chars[0], firsts[0], pool)] * _PAGE
+        kinds = zip(
+            map(unicodedata.combining, chars),
+            map(unicodedata.category, chars),
+            map(str.isspace, chars),
+            map(str.isalnum, chars),
+            unspaced.tolist(),
+            strict=True,
+        )
+        columns = zip(chars, composed.split(mark), folded.split(mark), firsts, kinds, strict=True)
+        entries = []
+        for char, whole, form, first, kind in columns:
+            # "_" and " " are like no other character
+            is_plain = page > 0 and char == whole == form and first not in seconds
+            entry = self._plain_entries.get(kind) if is_plain else None
+            if entry is None:
+                entry = self._entry(char, whole, form, first, pool)
+                if is_plain:
+                    self._plain_entries[kind] = entry
+            entries.append(entry)
+        return entries
 
-    def _common_kind(self, chars: list[str], mark: str, composed: str) -> int | None:
-        """Return the entry of all letters of a page of which none changes, as of most ideographs.
+    def _entry(self, char: str, composed: str, folded: str, first: str, pool: bytearray) -> int:
+        """Return the entry of a character.
 
-        None for another page: one with a mark, a digit, or a letter that is composed.
+        It is made of the character's composed form, of this in its case, and of the first character
+        of its NFKD form.
         """
-        letters = "".join(chars)
-        if (
-            not letters.isalnum()
-            or any(map(str.isdecimal, chars))
-            or composed != mark.join(chars)
-            or self._form.fold(letters) != letters
-            or (self._form.normalize and not _second_characters().isdisjoint(_first_parts(letters)))
-        ):
-            return None
-        if self._form.units != "auto":
-            return _SAME
-        if any(ord(chars[0]) < bound <= ord(chars[-1]) for bound in _UNSPACED_BOUNDS):
-            return None
-        return _UNIT if is_unspaced(chars[0]) else _SAME
-
-    def _entry(self, char: str, composed: str, piece: str, parts: str, pool: bytearray) -> int:
-        """Return the entry of a character, from its normal forms and its NFKD form."""
         if not composed:
             return _IGNORED
         # the neighbouring letters decide on the form of a sigma
@@ -385,8 +397,9 @@ class CharMap:
         changes, combining = False, 0
         if self._form.normalize:
             changes, combining = composed != char, unicodedata.combining(char)
-            if parts[0] in _second_characters() or (changes and unicodedata.combining(parts[0])):
+            if first in _second_characters() or (changes and unicodedata.combining(first)):
                 return _UNKNOWN
+        piece = folded.translate(_pieces(self._form))
         if not changes:
             if piece == char != " ":
                 return _SAME | combining
@@ -426,19 +439,25 @@ def _replace_sets(
 _STATE_KNOWN, _STATE_UNKNOWN = 0, 2
 
 
+def _page_text(page: int) -> str:
+    """Return the characters of a page, in order."""
+    points = np.arange(page * _PAGE, (page + 1) * _PAGE, dtype="<u4")
+    return points.tobytes().decode("utf-32-le", "surrogatepass")
+
+
 @cache
 def _second_characters() -> frozenset[str]:
     """Return the characters that may be composed with the character before them."""
-    pairs = (unicodedata.decomposition(chr(point)) for point in range(0x80, _LAST_PAIR))
-    seconds = {
-        chr(int(pair.split()[1], 16)) for pair in pairs if pair.count(" ") == 1 and pair[0] != "<"
-    }
+    seconds = set()
+    for chars in map(_page_text, range(_LAST_PAIR // _PAGE)):
+        if not unicodedata.is_normalized("NFD", chars):
+            pairs = filter(None, map(unicodedata.decomposition, chars))
+            seconds |= {
+                chr(int(pair.split()[1], 16))
+                for pair in pairs
+                if pair.count(" ") == 1 and pair[0] != "<"
+            }
     return frozenset(seconds | set(map(chr, [*_HANGUL_VOWELS, *_HANGUL_TAILS])))
-
-
-def _first_parts(letters: str) -> set[str]:
-    """Return the first characters of the NFKD forms of letters."""
-    return {unicodedata.normalize("NFKD", letter)[0] for letter in letters}
 
 
 @cache

@@ -12,6 +12,7 @@ import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from simhash_oracle import AS_THEY_ARE, normal_form_of
+from speeds import full
 
 from fpstore import _kernel
 from fpstore.base.strings import encoded
@@ -278,6 +279,58 @@ def test_scripts_without_spaces_by_the_names_of_their_characters():
             assert normal.is_unspaced(char), name
         if name.startswith(spaced):
             assert not normal.is_unspaced(char), name
+
+
+SAMPLE_PAGES = (
+    *(
+        0x00,
+        0x01,
+        0x03,
+        0x06,
+        0x09,
+        0x0D,
+        0x11,
+        0x1F,
+        0x20,
+        0x30,
+        0x4D,
+        0x4E,
+        0xAC,
+        0xD7,
+        0xD8,
+        0xE0,
+    ),
+    *(0xF9, 0xFE, 0xFF, 0x110, 0x113, 0x16D, 0x1D1, 0x1D4, 0x1D7, 0x2F8, 0xE01, 0x10FF),
+)
+
+
+@pytest.mark.parametrize(
+    ("form", "pages"),
+    [
+        *((form, SAMPLE_PAGES) for form in FORMS),
+        *(full(form, range(0x1100)) for form in FORMS),
+    ],
+)
+def test_pages_are_made_as_each_character_alone(form, pages):
+    """Characters of one kind, and pages of one kind, are made together."""
+    chars, pool = CharMap(form), bytearray()
+    chars._add_pages([*pages])
+    tables = chars.tables
+    for page in pages:
+        wanted = []
+        for char in map(chr, range(page * 256, page * 256 + 256)):
+            composed = form.compose(char)
+            first = unicodedata.normalize("NFKD", char)[0]
+            wanted.append(chars._entry(char, composed, form.fold(composed), first, pool))
+        assert tables.entries[tables.pages[page] * 256 :][:256].tolist() == wanted, hex(page)
+    assert tables.pool == pool
+
+
+def test_characters_that_may_be_composed_with_the_one_before():
+    pairs = (unicodedata.decomposition(char).split() for char in map(chr, range(0x110000)))
+    seconds = {chr(int(pair[1], 16)) for pair in pairs if len(pair) == 2 and pair[0][0] != "<"}
+    syllables = (unicodedata.normalize("NFD", chr(point)) for point in range(0xAC00, 0xD7A4))
+    assert normal._second_characters() == seconds.union(*(parts[1:] for parts in syllables))
 
 
 def test_only_rows_with_new_characters_are_made_again():

@@ -49,6 +49,7 @@ class Sweep:
         # once without the shim and in this process, so that the forks find all imported
         self.fresh_folder()
         exec(self.operation, self.names | {"root": self.root, "arm": lambda: None})
+        gc.collect()  # what is frozen is never collected
         gc.freeze()
 
     def fresh_folder(self):
@@ -148,6 +149,7 @@ def main():
             sweep.fresh_folder()
             outcomes.append(sweep.judge(at, mode, call, sweep.run(at, mode)))
     json.dump({"calls": calls, "outcomes": outcomes}, sys.stdout)
+    gc.unfreeze()  # what the code texts have defined goes before the kernel looks for leaks
 
 
 if __name__ == "__main__":

@@ -52,7 +52,6 @@ from fpstore.io.source import (
 DESCRIBED = {"name", "version", "parameters"}  # keys in the description of a fingerprinter
 # key in the metadata of a file: how its fingerprints were made, as JSON
 FINGERPRINTER = "fpstore.fingerprinter"
-GROUP_BYTES = 1 << 24  # of a row group of columns that are written
 BATCH_ROWS, BATCH_BYTES = 1 << 14, 1 << 23  # decoded at once
 # decoded before freed memory goes back to the system
 RELEASED_BYTES = 1 << 26
@@ -529,7 +528,7 @@ class ParquetEncoder(Encoder):
             self._writer = arrow.parquet.ParquetWriter(
                 self._sink.file, self._schema, use_dictionary=repeated, write_batch_size=PAGE_STEP
             )
-        self._groups = RowGroups(GROUP_BYTES)
+        self._groups = RowGroups()
 
     def _write_group(self, batches: list[Any]) -> None:
         if batches:

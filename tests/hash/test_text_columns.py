@@ -124,7 +124,7 @@ def test_threads_copy_the_same_bytes_in_many_row_groups(tmp_path, set_limits, mo
     texts = [" ".join(str(rng.random()) for _ in range(rng.randint(1, 90))) for _ in range(3000)]
     table = pa.table({"text": texts + texts[:900]})
     pq.write_table(table, tmp_path / "t.parquet", row_group_size=100)
-    set_limits(parquet_copied_bytes=1 << 16, parquet_part_bytes=1 << 16)
+    set_limits(parquet_group_bytes=1 << 16, parquet_part_bytes=1 << 16)
     encoders = set()
     write_table = pq.ParquetWriter.write_table
 

@@ -78,7 +78,7 @@ LIMITS = {
     # inputs and outputs
     "line_bytes": ("io.lines", "BLOCK_BYTES"),
     "parquet_batch_bytes": ("io.parquet", "BATCH_BYTES"),
-    "parquet_copied_bytes": ("io.row_groups", "COPIED_BYTES"),
+    "parquet_group_bytes": ("io.row_groups", "GROUP_BYTES"),
     "parquet_group_rows": ("io.row_groups", "GROUP_ROWS"),
     "parquet_part_bytes": ("io.parquet", "PART_BYTES"),
     "hashed_chars": ("hashing.documents", "BATCH_CHARS"),

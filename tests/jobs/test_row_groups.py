@@ -12,6 +12,7 @@ import pytest
 import fpstore
 from fpstore.io.row_groups import PAGE_STEP, RowGroups, write_batches
 from fpstore.io.sink import Sink
+from fpstore.io.thrift import Field, decode_struct, encode_struct
 
 ROWS = 1000
 
@@ -85,19 +86,37 @@ def test_another_reader_reads_the_joined_file(tmp_path, set_limits):
 
 
 def test_a_row_group_ends_at_its_rows_or_its_bytes(set_limits):
-    set_limits(parquet_group_rows=5)
+    set_limits(parquet_group_rows=5, parquet_group_bytes=1000)
     small = pa.record_batch({"n": pa.array([1, 2], pa.int64())})
-    groups = RowGroups(most_bytes=1000)
+    groups = RowGroups()
     assert [len(groups.add(small)) for _ in range(4)] == [0, 0, 3, 0]
     assert len(groups.take()) == 1
     assert groups.take() == []
     assert len(groups.add(pa.record_batch({"n": pa.array(["x" * 2000])}))) == 1
 
 
-def test_memory_for_less_than_one_row_group_a_thread_is_enough(tmp_path):
+def test_a_copy_needs_no_memory_for_a_row_group_of_each_thread(tmp_path):
+    """The budget was divided to no thread at all."""
     texts = [f"text {number} of several words" for number in range(50)]
     pq.write_table(pa.table({"text": texts}), tmp_path / "t.parquet")
     for memory in ("64MiB", "1GiB"):
         path = tmp_path / f"{memory}.parquet"
         fpstore.dedup(tmp_path / "t.parquet", path, text="text", threads=2, memory=memory)
         assert pq.read_table(path)["text"].to_pylist() == texts
+
+
+def test_structs_of_thrift_are_kept_field_by_field():
+    flags = Field(9, (1, [b"\x01", b"\x02"] * 10))
+    fields = {
+        1: Field(1, None),
+        2: Field(3, b"\xff"),
+        20: Field(6, -(2**63)),  # a step of more than 15
+        21: Field(7, b"\0" * 8),
+        22: Field(12, {5: Field(8, b"x" * 300), 3: Field(4, 7)}),  # a step back
+        23: flags,
+        24: Field(10, (5, [2**31 - 1, -1])),
+    }
+    assert decode_struct(memoryview(encode_struct(fields))) == fields
+    for encoded in (b"\x1b\x00\x00", b"\x19\x1b\x00\x00"):  # a map, and a list of one
+        with pytest.raises(ValueError, match="no type 11"):
+            decode_struct(memoryview(encoded))

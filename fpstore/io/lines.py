@@ -571,7 +571,7 @@ class JsonLines(LineParser):
     def line_bounds(self, block: bytes) -> tuple[Words, Words] | None:
         if self.broken is not None and _kernel.read_json_lines(block, []) is None:
             return None
-        return _kernel.filled_lines(block)
+        return _kernel.nonblank_lines(block)
 
     def _intact_rows(self, rows: Iterator[Row], broken: BrokenLines) -> Iterator[Row]:
         for row in rows:

@@ -230,7 +230,7 @@ def test_blocks_need_a_last_line_end_and_may_be_empty():
 def test_lines_are_counted_and_those_that_are_not_blank_found(parts):
     for block in (b"\n".join(parts), b"\n".join([*parts, b""])):
         assert _kernel.count_lines(block) == block.count(b"\n")
-        starts, ends = _kernel.filled_lines(block)
+        starts, ends = _kernel.nonblank_lines(block)
         filled = [line for line in block.splitlines(keepends=True) if line.strip(b" \t\r\n")]
         if b"\r" not in block:
             assert [block[a:b] for a, b in zip(starts, ends, strict=True)] == filled

@@ -486,7 +486,7 @@ void check_lines(const std::string& block) {
   const std::vector<std::string> lines = lines_of(block);
   const std::unique_ptr<uint64_t[]> starts(new uint64_t[lines.size()]),
       ends(new uint64_t[lines.size()]);
-  const size_t count = find_filled_lines(text, starts.get(), ends.get());
+  const size_t count = find_nonblank_lines(text, starts.get(), ends.get());
   size_t place = 0, start = 0;
   for (const std::string& line : lines) {
     const size_t end = std::min(start + line.size() + 1, block.size());

@@ -5,26 +5,26 @@
 #include <vector>
 
 #include "format/common.hpp"
+#include "lines/characters.hpp"
 
 namespace fpstore {
 
 namespace {
 
-constexpr uint64_t kOnes = 0x0101010101010101, kHighs = 0x8080808080808080;
+constexpr uint64_t kOnes = 0x0101010101010101;
 // Limits below those of Python, which depend on its version and settings.
 constexpr unsigned kMaxDepth = 32;
 constexpr size_t kMaxNumberBytes = 400, kMaxExponentDigits = 6;
 
-inline uint64_t zero_bytes(uint64_t x) { return (x - kOnes) & ~x & kHighs; }
+inline uint64_t zero_bytes(uint64_t x) { return (x - kOnes) & ~x & kHighBits; }
 
 // The high bits of bytes that end a run of plain characters in a string: a quote, a backslash or a
 // control. Only the lowest bit is exact.
 inline uint64_t special_bytes(uint64_t x) {
   return zero_bytes(x ^ kOnes * '"') | zero_bytes(x ^ kOnes * '\\') |
-         ((x - kOnes * 0x20) & ~x & kHighs);
+         ((x - kOnes * 0x20) & ~x & kHighBits);
 }
 
-inline bool is_digit(uint8_t c) { return static_cast<uint8_t>(c - '0') < 10; }
 inline bool is_continuation(uint8_t c) { return c >> 6 == 2; }
 
 // The bytes of the character of several bytes at p; 0 if it is none. Reads nothing behind a byte of
@@ -43,7 +43,7 @@ inline size_t character_bytes(const uint8_t* p) {
 // Whether a text that ends with a byte of ASCII is UTF-8.
 bool is_utf8(const uint8_t* p, const uint8_t* end) {
   while (p < end) {
-    if (end - p >= 16 && !((load64(p) | load64(p + 8)) & kHighs)) {
+    if (end - p >= 16 && !((load64(p) | load64(p + 8)) & kHighBits)) {
       p += 16;
       continue;
     }
@@ -65,36 +65,14 @@ bool is_utf8(const uint8_t* p, const uint8_t* end) {
 int hex_value(const uint8_t* p) {
   int value = 0;
   for (unsigned i = 0; i < 4; ++i) {
-    const uint8_t c = p[i], letter = c | 0x20;
-    if (is_digit(c))
-      value = value << 4 | (c - '0');
-    else if (letter >= 'a' && letter <= 'f')
-      value = value << 4 | (letter - 'a' + 10);
-    else
-      return -1;
+    const uint8_t digit = digit_value(p[i]);
+    if (digit == kNoDigit) return -1;
+    value = value << 4 | digit;
   }
   return value;
 }
 
 inline bool is_surrogate(unsigned point) { return point >> 11 == 0xD800 >> 11; }
-
-uint8_t* put_character(uint8_t* out, unsigned point) {
-  if (point < 0x80) {
-    *out++ = static_cast<uint8_t>(point);
-    return out;
-  }
-  const auto put = [&](unsigned lead, unsigned shift) {
-    *out++ = static_cast<uint8_t>(lead | point >> shift);
-    while (shift) *out++ = static_cast<uint8_t>(0x80 | (point >> (shift -= 6) & 0x3F));
-  };
-  if (point < 0x800)
-    put(0xC0, 6);
-  else if (point < 0x10000)
-    put(0xE0, 12);
-  else
-    put(0xF0, 18);
-  return out;
-}
 
 // What a byte behind a backslash stands for; 0 if it stands for nothing, or is followed by digits.
 struct Escapes {

@@ -30,7 +30,7 @@ size_t count_characters(Span<const uint8_t> text) {
   return count_if(text, [](uint8_t c) { return static_cast<int8_t>(c) >= -0x40; });
 }
 
-size_t find_filled_lines(Span<const uint8_t> text, uint64_t* starts, uint64_t* ends) {
+size_t find_nonblank_lines(Span<const uint8_t> text, uint64_t* starts, uint64_t* ends) {
   size_t count = 0, start = 0;
   while (start < text.size) {
     const void* const found = memchr(text.begin() + start, '\n', text.size - start);

@@ -63,6 +63,15 @@ Span<const T> span_of(const Array<const T>& values) {
 // What a message says is wrong with columns of one call.
 constexpr const char* kUnequal = "columns of different lengths";
 
+// Spans of a column: span i is at [offsets[i], offsets[i + 1]). Returns how many there are.
+inline size_t count_of_spans(size_t size, const Words& offsets) {
+  need(offsets.size(), "offsets have a start");
+  for (size_t i = 0; i + 1 < offsets.size(); ++i)
+    need(offsets.data()[i] <= offsets.data()[i + 1], "offsets descend");
+  need(offsets.data()[offsets.size() - 1] <= size, "offsets run past the text");
+  return offsets.size() - 1;
+}
+
 // An uninitialised buffer that becomes a NumPy array without a copy.
 template <class T>
 class Buffer {

@@ -1,4 +1,5 @@
-// Lines of files, and the fields of JSON lines.
+// Lines of files, the fields of JSON lines, and the digits of numbers.
+#include "lines/digits.hpp"
 #include "lines/json_lines.hpp"
 #include "lines/lines.hpp"
 #include "python/module.hpp"
@@ -49,12 +50,85 @@ size_t count(nb::bytes block) {
 }
 
 // (starts, ends) of the lines that are not blank.
-nb::tuple filled_lines(nb::bytes block) {
+nb::tuple nonblank_lines(nb::bytes block) {
   const Span<const uint8_t> lines = lines_of(block);
   const size_t most = call([&] { return count_lines(lines); }) + 1;
   Buffer<uint64_t> starts(most), ends(most);
-  const size_t rows = call([&] { return find_filled_lines(lines, starts.get(), ends.get()); });
+  const size_t rows = call([&] { return find_nonblank_lines(lines, starts.get(), ends.get()); });
   return nb::make_tuple(starts.array(rows), ends.array(rows));
+}
+
+TextPlaces places_of(const nb::bytes& text, const Words& starts, const Words& ends) {
+  const TextPlaces places{data_of(text), span_of(starts), span_of(ends)};
+  need(starts.size() == ends.size(), kUnequal);
+  bool inside = true;
+  for (size_t i = 0, n = ends.size(), size = text.size(); i < n; ++i)
+    inside &= places.starts[i] <= places.ends[i] && places.ends[i] <= size;
+  need(inside, "ends run past the data");
+  return places;
+}
+
+// (data, ends) of parts of a text.
+nb::tuple cut_strings(nb::bytes data, Words starts, Words ends) {
+  const TextPlaces places = places_of(data, starts, ends);
+  const size_t n = starts.size();
+  uint64_t size = 0;
+  for (size_t i = 0; i < n; ++i) size += places.ends[i] - places.starts[i];
+  BytesBuffer out(size);
+  uint8_t* const to = out.get();
+  Buffer<uint64_t> out_ends(n);
+  call([&] {
+    uint64_t at = 0;
+    for (size_t i = 0; i < n; ++i) {
+      const uint64_t length = places.ends[i] - places.starts[i];
+      memcpy(to + at, places.text + places.starts[i], length);
+      out_ends.get()[i] = at += length;
+    }
+  });
+  return nb::make_tuple(out.bytes(size), out_ends.array(n));
+}
+
+// The number of characters of each text: text i is at [offsets[i], offsets[i + 1]).
+nb::object characters_of(nb::bytes data, Words offsets) {
+  const size_t n = count_of_spans(data.size(), offsets);
+  Buffer<uint32_t> out(n);
+  call([&] {
+    for (size_t i = 0; i < n; ++i) {
+      const uint64_t start = offsets.data()[i], end = offsets.data()[i + 1];
+      out.get()[i] = static_cast<uint32_t>(count_characters({data_of(data) + start, end - start}));
+    }
+  });
+  return out.array(n);
+}
+
+// (starts, separators, ends) of the lines of a text; None if they are not alike.
+nb::object cut_text_lines(nb::bytes text, nb::bytes separators) {
+  CutLines lines;
+  const std::string marks(separators.c_str(), separators.size());
+  if (!call([&] { return cut_lines({data_of(text), text.size()}, marks, &lines); }))
+    return nb::none();
+  return nb::make_tuple(array_of(std::move(lines.starts)), array_of(std::move(lines.separators)),
+                        array_of(std::move(lines.ends)));
+}
+
+// Rows of fingerprints in hexadecimal digits at places of a text; None if one is something else.
+nb::object read_hexadecimal_rows(nb::bytes text, Words starts, Words ends, unsigned digits) {
+  need(digits == 8 || digits == 16 || digits == 32 || digits == 64, "no digits of a width");
+  const TextPlaces places = places_of(text, starts, ends);
+  const unsigned words = words_of(4 * digits);
+  Buffer<uint64_t> rows(words * starts.size());
+  if (!call([&] { return read_hexadecimal(places, digits, rows.get()); })) return nb::none();
+  return rows.array(starts.size(), words);
+}
+
+// Decimal numbers below 2^bits at places of a text; None if one is something else.
+nb::object read_decimal_numbers(nb::bytes text, Words starts, Words ends, unsigned bits,
+                                bool plain) {
+  need(bits && bits <= 64, "numbers have 1 to 64 bits");
+  const TextPlaces places = places_of(text, starts, ends);
+  Buffer<uint64_t> numbers(starts.size());
+  if (!call([&] { return read_decimal(places, bits, plain, numbers.get()); })) return nb::none();
+  return numbers.array(starts.size());
 }
 
 }  // namespace
@@ -65,7 +139,14 @@ void bind_lines(nb::module_& m) {
   m.attr("JSON_OTHER") = static_cast<unsigned>(JsonKind::other);
   m.def("read_json_lines", &read_json, "lines"_a, "names"_a);
   m.def("count_lines", &count, "lines"_a);
-  m.def("filled_lines", &filled_lines, "lines"_a);
+  m.def("nonblank_lines", &nonblank_lines, "lines"_a);
+  m.def("count_characters", &characters_of, "data"_a, "offsets"_array);
+  m.def("cut_lines", &cut_text_lines, "text"_a, "separators"_a);
+  m.def("read_hexadecimal", &read_hexadecimal_rows, "text"_a, "starts"_array, "ends"_array,
+        "digits"_a);
+  m.def("read_decimal", &read_decimal_numbers, "text"_a, "starts"_array, "ends"_array, "bits"_a,
+        "plain"_a);
+  m.def("cut_strings", &cut_strings, "data"_a, "starts"_array, "ends"_array);
 }
 
 }  // namespace fpstore

@@ -6,11 +6,8 @@ namespace fpstore {
 namespace {
 
 UnitTexts checked_texts(const nb::bytes& text, const Words& offsets, bool words) {
-  need(offsets.size(), "offsets have a start");
-  for (size_t i = 0; i + 1 < offsets.size(); ++i)
-    need(offsets.data()[i] <= offsets.data()[i + 1], "offsets descend");
-  need(offsets.data()[offsets.size() - 1] <= text.size(), "offsets run past the text");
-  return {data_of(text), offsets.data(), offsets.size() - 1, words};
+  const size_t count = count_of_spans(text.size(), offsets);
+  return {data_of(text), offsets.data(), count, words};
 }
 
 void check_ascending(const Words& values) {

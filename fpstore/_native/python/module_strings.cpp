@@ -1,9 +1,7 @@
 // The functions for strings: columns of them, and their records before and after they are
 // decompressed.
-#include "format/digits.hpp"
 #include "format/string_record.hpp"
 #include "format/xxh64.hpp"
-#include "lines/lines.hpp"
 #include "python/module.hpp"
 
 namespace fpstore {
@@ -201,83 +199,6 @@ nb::object equal_strings(Bytes data, Words ends, Words rows, Words lims) {
   return out.array(rows.size());
 }
 
-TextPlaces places_of(const nb::bytes& text, const Words& starts, const Words& ends) {
-  const TextPlaces places{data_of(text), span_of(starts), span_of(ends)};
-  need(starts.size() == ends.size(), kUnequal);
-  bool inside = true;
-  for (size_t i = 0, n = ends.size(), size = text.size(); i < n; ++i)
-    inside &= places.starts[i] <= places.ends[i] && places.ends[i] <= size;
-  need(inside, "ends run past the data");
-  return places;
-}
-
-// (data, ends) of parts of a text.
-nb::tuple cut_strings(nb::bytes data, Words starts, Words ends) {
-  const TextPlaces places = places_of(data, starts, ends);
-  const size_t n = starts.size();
-  uint64_t size = 0;
-  for (size_t i = 0; i < n; ++i) size += places.ends[i] - places.starts[i];
-  BytesBuffer out(size);
-  uint8_t* const to = out.get();
-  Buffer<uint64_t> out_ends(n);
-  call([&] {
-    uint64_t at = 0;
-    for (size_t i = 0; i < n; ++i) {
-      const uint64_t length = places.ends[i] - places.starts[i];
-      memcpy(to + at, places.text + places.starts[i], length);
-      out_ends.get()[i] = at += length;
-    }
-  });
-  return nb::make_tuple(out.bytes(size), out_ends.array(n));
-}
-
-// The number of characters of each text: text i is at [offsets[i], offsets[i + 1]).
-nb::object characters_of(nb::bytes data, Words offsets) {
-  need(offsets.size(), "offsets have a start");
-  const size_t n = offsets.size() - 1;
-  for (size_t i = 0; i < n; ++i)
-    need(offsets.data()[i] <= offsets.data()[i + 1], "offsets descend");
-  need(offsets.data()[n] <= data.size(), "offsets run past the text");
-  Buffer<uint32_t> out(n);
-  call([&] {
-    for (size_t i = 0; i < n; ++i) {
-      const uint64_t start = offsets.data()[i], end = offsets.data()[i + 1];
-      out.get()[i] = static_cast<uint32_t>(count_characters({data_of(data) + start, end - start}));
-    }
-  });
-  return out.array(n);
-}
-
-// (starts, separators, ends) of the lines of a text; None if they are not alike.
-nb::object cut_text_lines(nb::bytes text, nb::bytes separators) {
-  CutLines lines;
-  const std::string marks(separators.c_str(), separators.size());
-  if (!call([&] { return cut_lines({data_of(text), text.size()}, marks, &lines); }))
-    return nb::none();
-  return nb::make_tuple(array_of(std::move(lines.starts)), array_of(std::move(lines.separators)),
-                        array_of(std::move(lines.ends)));
-}
-
-// Rows of fingerprints in hexadecimal digits at places of a text; None if one is something else.
-nb::object read_hexadecimal_rows(nb::bytes text, Words starts, Words ends, unsigned digits) {
-  need(digits == 8 || digits == 16 || digits == 32 || digits == 64, "no digits of a width");
-  const TextPlaces places = places_of(text, starts, ends);
-  const unsigned words = words_of(4 * digits);
-  Buffer<uint64_t> rows(words * starts.size());
-  if (!call([&] { return read_hexadecimal(places, digits, rows.get()); })) return nb::none();
-  return rows.array(starts.size(), words);
-}
-
-// Decimal numbers below 2^bits at places of a text; None if one is something else.
-nb::object read_decimal_numbers(nb::bytes text, Words starts, Words ends, unsigned bits,
-                                bool plain) {
-  need(bits && bits <= 64, "numbers have 1 to 64 bits");
-  const TextPlaces places = places_of(text, starts, ends);
-  Buffer<uint64_t> numbers(starts.size());
-  if (!call([&] { return read_decimal(places, bits, plain, numbers.get()); })) return nb::none();
-  return numbers.array(starts.size());
-}
-
 // All strings, each followed by the separator.
 nb::object join_strings(nb::bytes data, Words ends) {
   const Strings column = column_of(data, ends);
@@ -322,15 +243,8 @@ void bind_strings(nb::module_& m) {
         "places"_array, "out"_a);
   m.def("hash_strings", &hash_strings, "data"_a, "ends"_array);
   m.def("equal_strings", &equal_strings, "data"_array, "ends"_array, "rows"_array, "lims"_array);
-  m.def("count_characters", &characters_of, "data"_a, "offsets"_array);
-  m.def("cut_lines", &cut_text_lines, "text"_a, "separators"_a);
-  m.def("read_hexadecimal", &read_hexadecimal_rows, "text"_a, "starts"_array, "ends"_array,
-        "digits"_a);
-  m.def("read_decimal", &read_decimal_numbers, "text"_a, "starts"_array, "ends"_array, "bits"_a,
-        "plain"_a);
   m.def("join_strings", &join_strings, "data"_a, "ends"_array);
   m.def("checked_values", &checked_values, "keys"_array, "frames"_a);
-  m.def("cut_strings", &cut_strings, "data"_a, "starts"_array, "ends"_array);
 }
 
 }  // namespace fpstore

@@ -4,11 +4,11 @@
 
 #include "pairs/request.hpp"
 #include "python/module.hpp"
-#include "text/page.hpp"
 #include "text/containment.hpp"
 #include "text/feature_sets.hpp"
 #include "text/minhash.hpp"
 #include "text/overlaps.hpp"
+#include "text/page.hpp"
 #include "text/simhash.hpp"
 
 namespace fpstore {
@@ -16,15 +16,6 @@ namespace fpstore {
 namespace {
 
 using Places = Array<const int32_t>;
-
-// Spans of a column: span i is at [offsets[i], offsets[i + 1]). Returns how many there are.
-size_t count_of_spans(size_t size, const Words& offsets) {
-  need(offsets.size(), "offsets have a start");
-  for (size_t i = 0; i + 1 < offsets.size(); ++i)
-    need(offsets.data()[i] <= offsets.data()[i + 1], "offsets descend");
-  need(offsets.data()[offsets.size() - 1] <= size, "offsets run past the text");
-  return offsets.size() - 1;
-}
 
 void check_ascending(const Words& hashes, const char* what) {
   for (size_t i = 1; i < hashes.size(); ++i) need(hashes.data()[i - 1] < hashes.data()[i], what);

@@ -5,12 +5,13 @@
 #include <cstdint>
 #include <vector>
 
+#include "lines/characters.hpp"
+
 #include "text/text_kernels.hpp"
 
 namespace fpstore {
 
 constexpr uint32_t kCodePoints = 0x110000, kPagePoints = 256;
-constexpr uint64_t kHighBits = 0x8080808080808080u;  // of eight bytes: of ASCII none is set
 // In a text, before and behind a passage that is in its normal form but for the number of its
 // spaces. UTF-8 has no such byte.
 constexpr uint8_t kAsItIs = 0xFF;

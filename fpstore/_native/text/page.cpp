@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "lines/characters.hpp"
+
 namespace fpstore {
 
 namespace {
@@ -10,8 +12,6 @@ namespace {
 constexpr size_t kLongestName = 32;  // of an entity
 
 bool is_letter(uint8_t c) { return (c | 0x20) >= 'a' && (c | 0x20) <= 'z'; }
-bool is_digit(uint8_t c) { return c >= '0' && c <= '9'; }
-bool is_space(uint8_t c) { return (c >= '\t' && c <= '\r') || (c >= 0x1C && c <= ' '); }
 
 // The bytes of a page from a place on.
 struct Rest {
@@ -75,7 +75,7 @@ class Tags {
       if (has_odd_letter(p + 2)) return nullptr;
       if (!Rest{p + 2, end_}.begins_with(name)) continue;
       const uint8_t* close = p + 2 + strlen(name);
-      while (close < end_ && is_space(*close)) ++close;
+      while (close < end_ && is_ascii_space(*close)) ++close;
       if (close == end_) continue;
       if (*close >= 0x80) return nullptr;
       if (*close == '>') return close + 1;
@@ -93,18 +93,6 @@ class Tags {
   const uint8_t* end_;
 };
 
-void put_point(uint32_t point, std::vector<uint8_t>* out) {
-  const auto put = [out](uint32_t byte) { out->push_back(static_cast<uint8_t>(byte)); };
-  if (point < 0x80) return put(point);
-  if (point < 0x800)
-    put(0xC0 | point >> 6);
-  else if (point < 0x10000)
-    put(0xE0 | point >> 12), put(0x80 | (point >> 6 & 0x3F));
-  else
-    put(0xF0 | point >> 18), put(0x80 | (point >> 12 & 0x3F)), put(0x80 | (point >> 6 & 0x3F));
-  put(0x80 | (point & 0x3F));
-}
-
 // Resolves a number behind &#. The place behind it, p if there is none, and null for one of the
 // numbers for which HTML has rules.
 const uint8_t* put_number(const uint8_t* p, const uint8_t* end, std::vector<uint8_t>* out) {
@@ -113,19 +101,18 @@ const uint8_t* put_number(const uint8_t* p, const uint8_t* end, std::vector<uint
   digits += hexadecimal;
   uint32_t point = 0;
   const uint8_t* at = digits;
-  for (; at < end; ++at) {
-    const uint8_t lower = *at | 0x20;
-    const bool is_hex_letter = hexadecimal && lower >= 'a' && lower <= 'f';
-    if (!is_digit(*at) && !is_hex_letter) break;
+  const unsigned base = hexadecimal ? 16 : 10;
+  for (; at < end && digit_value(*at) < base; ++at) {
     if (at - digits == 6) return nullptr;
-    point = point * (hexadecimal ? 16 : 10) + (is_digit(*at) ? *at - '0' : lower - 'a' + 10u);
+    point = point * base + digit_value(*at);
   }
   if (at == digits) return p;
   const bool is_plain = (point >= 0x20 && point < 0x7F) || point == '\n' || point == '\t' ||
                         (point >= 0xA0 && point < 0xD800) || (point >= 0xE000 && point < 0xFDD0) ||
                         (point >= 0x10000 && point < 0x110000 && (point & 0xFFFE) != 0xFFFE);
   if (!is_plain) return nullptr;
-  put_point(point, out);
+  uint8_t bytes[4];
+  out->insert(out->end(), bytes, put_character(bytes, point));
   return at + (at < end && *at == ';');
 }
 
@@ -148,16 +135,6 @@ const uint8_t* put_reference(const uint8_t* p, const uint8_t* end, const Entitie
   for (; name.size() > 1; name.pop_back())
     if (const auto found = entities.find(name); found != entities.end()) return put(found);
   return p;
-}
-
-// Bytes of the white space beyond ASCII at p, or 0.
-size_t wide_space(const uint8_t* p, const uint8_t* end) {
-  if (end - p >= 2 && p[0] == 0xC2 && (p[1] == 0x85 || p[1] == 0xA0)) return 2;
-  if (end - p < 3) return 0;
-  const uint32_t point = (p[0] & 0x0Fu) << 12 | (p[1] & 0x3Fu) << 6 | (p[2] & 0x3Fu);
-  const bool is_wide = point == 0x1680 || (point >= 0x2000 && point <= 0x200A) || point == 0x2028 ||
-                       point == 0x2029 || point == 0x202F || point == 0x205F || point == 0x3000;
-  return p[0] >= 0xE0 && p[0] < 0xF0 && is_wide ? 3 : 0;
 }
 
 }  // namespace
@@ -205,8 +182,7 @@ uint64_t visible_characters(Span<const uint8_t> text) {
   bool in_word = false;
   const uint8_t *p = text.data, *const end = p + text.size;
   while (p < end) {
-    const size_t space = is_space(*p) ? 1 : *p < 0x80 ? 0 : wide_space(p, end);
-    if (space) {
+    if (const size_t space = space_bytes(p, end)) {
       in_word = false;
       p += space;
       continue;

@@ -4,53 +4,25 @@
 #include <array>
 
 #include "format/xxh64.hpp"
+#include "lines/characters.hpp"
 #include "text/features.hpp"
 
 namespace fpstore {
 
 namespace {
 
-// White space of Unicode, as Python's str.split() has it: what a byte may be the first of.
-enum class Lead : uint8_t { other, blank, two, three };
-
-struct Leads {
-  Lead of[256] = {};
-  constexpr Leads() {
-    for (unsigned byte = 0x09; byte <= 0x0D; ++byte) of[byte] = Lead::blank;
-    for (unsigned byte = 0x1C; byte <= 0x20; ++byte) of[byte] = Lead::blank;
-    of[0xC2] = Lead::two;
-    of[0xE1] = of[0xE2] = of[0xE3] = Lead::three;
-  }
-};
-constexpr Leads kLeads;
-
-// How many bytes the white space at p has; 0 if a word is there. Reads nothing from end on.
-inline size_t blank_at(const uint8_t* p, const uint8_t* end) {
-  const Lead lead = kLeads.of[*p];
-  if (lead == Lead::other) return 0;
-  if (lead == Lead::blank) return 1;
-  const size_t left = static_cast<size_t>(end - p);
-  if (lead == Lead::two) return left > 1 && (p[1] == 0x85 || p[1] == 0xA0) ? 2 : 0;
-  if (left < 3) return 0;
-  const uint32_t point = (p[0] & 0x0Fu) << 12 | (p[1] & 0x3Fu) << 6 | (p[2] & 0x3Fu);
-  const bool is_blank = (point >= 0x2000 && point <= 0x200A) || point == 0x1680 ||
-                        point == 0x2028 || point == 0x2029 || point == 0x202F || point == 0x205F ||
-                        point == 0x3000;
-  return is_blank ? 3 : 0;
-}
-
 // Calls use(start, end) for the words of a text, until it returns false.
 template <class Use>
 void each_word(const uint8_t* text, const uint8_t* end, Use use) {
   const uint8_t* p = text;
   while (p < end) {
-    if (const size_t blank = blank_at(p, end)) {
+    if (const size_t blank = space_bytes(p, end)) {
       p += blank;
       continue;
     }
     const uint8_t* const start = p;
     do ++p;
-    while (p < end && !blank_at(p, end));
+    while (p < end && !space_bytes(p, end));
     if (!use(start, p)) return;
   }
 }

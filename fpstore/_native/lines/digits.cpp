@@ -1,24 +1,14 @@
-#include "format/digits.hpp"
+#include "lines/digits.hpp"
 
 #include <algorithm>
 #include <cstring>
+
+#include "lines/characters.hpp"
 
 namespace fpstore {
 namespace {
 
 constexpr unsigned kMaxDecimals = 20;  // of 64 bits
-constexpr uint8_t kNoDigit = 0xFF;
-
-struct DigitTable {
-  uint8_t values[256];
-  constexpr DigitTable() : values() {
-    for (uint8_t& value : values) value = kNoDigit;
-    for (unsigned i = 0; i < 10; ++i) values['0' + i] = static_cast<uint8_t>(i);
-    for (unsigned i = 0; i < 6; ++i)
-      values['a' + i] = values['A' + i] = static_cast<uint8_t>(10 + i);
-  }
-};
-constexpr DigitTable kDigits;
 
 const uint8_t* find(const uint8_t* from, const uint8_t* end, uint8_t byte) {
   return static_cast<const uint8_t*>(memchr(from, byte, static_cast<size_t>(end - from)));
@@ -64,7 +54,7 @@ bool read_hexadecimal(const TextPlaces& places, unsigned digits, uint64_t* rows)
     for (unsigned w = 0, left = digits; w < words; ++w) {
       uint64_t word = 0;
       for (unsigned d = 0; d < in_word; ++d, --left) {
-        const uint8_t value = left > size ? 0 : kDigits.values[*p++];
+        const uint8_t value = left > size ? 0 : digit_value(*p++);
         wrong |= value;
         word = word << 4 | (value & 15);
       }
@@ -83,12 +73,12 @@ bool read_decimal(const TextPlaces& places, unsigned bits, bool plain, uint64_t*
     uint64_t number = 0;
     unsigned wrong = 0;
     for (const uint8_t* const safe = std::min(end, p + kMaxDecimals - 1); p < safe; ++p) {
-      const uint8_t digit = kDigits.values[*p];
+      const uint8_t digit = digit_value(*p);
       wrong |= digit > 9;
       number = 10 * number + digit;
     }
     if (p < end) {
-      const uint8_t digit = kDigits.values[*p];
+      const uint8_t digit = digit_value(*p);
       wrong |= digit > 9 || number > (UINT64_MAX - digit) / 10;
       number = 10 * number + digit;
     }

@@ -231,10 +231,10 @@ class FeatureSets:
         stop: Stop | None = None,
     ) -> Words: ...
 
-class SharedFeatures:
+class SharedCounter:
     def __init__(self, heads: Counts, text_count: int) -> None: ...
     def count(
-        self, texts: Words, counts: Words, before: Words, least: Counts
+        self, texts: Words, counts: Words, head_spans: Words, least: Counts
     ) -> tuple[Words, Words, Lims, Lims, Counts]: ...
 
 def list_texts(

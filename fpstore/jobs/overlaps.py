@@ -42,8 +42,8 @@ from fpstore.jobs.within import Within
 LARGEST = 32  # of a list, with which each text of it is paired
 LARGEST_CROWDED = 4  # of a list that is crowded for it
 MAX_ROWS = 1 << 31
-AT_ONCE = 1 << 17  # samples that are read, and whose pairs are compared, together
-HEADS_SHARE = 8  # of the memory budget, up to which heads are in memory: one in so many
+SAMPLES_AT_ONCE = 1 << 17  # samples that are read, and whose pairs are compared, together
+HEADS_SHARE = 8  # one part in so many of the memory budget is for heads; more go to a file
 DEVIATIONS = 2.5  # of the estimate below the containment that is searched
 MIN_SHARED = 2  # sampled features, where texts have as many
 LEAST_RARE = 4  # features of a sample that are not crowded, from which on they decide alone
@@ -199,18 +199,18 @@ def shared_pairs(
 ) -> Iterator[tuple[Shared, Counts]]:
     """Yield pairs of texts, the smaller ones ascending, and the crowded features of these.
 
-    Samples are features with the rank of their text, whose number is at this place of ``order``.
-    Pairs that share too few features for ``least`` are left out; none is if that is 0.
+    ``samples`` sorts features with the ranks of texts; the text of rank r is ``order[r]``. Pairs
+    that share too few features for ``least`` are left out; with 0, all pairs are yielded.
 
-    The lists are not kept, but the first texts of each, its *head*, and for each text where in the
-    heads those stand with which it is paired: fewer rows to sort than there are pairs.
+    A list is kept as its *head*, its first texts. For each other text of a list, the part of the
+    heads with which it is paired is sorted: these are fewer rows than there are pairs.
     """
     memory = resources.memory // HEADS_SHARE
     heads = NumbersWriter(np.uint32, memory)
     sorter = Sorter(resources.memory // 2 - memory, None, samples.rows, threads=resources.threads)
     for lists in samples.groups(lambda done: resources.report("searching", done, samples.rows)):
         if lists.per_key is not None:  # otherwise no two texts share a feature
-            heads_of_lists, texts, before = _kernel.list_texts(
+            heads_of_lists, texts, head_spans = _kernel.list_texts(
                 lists.per_key,
                 lists.ids.astype(np.uint32, copy=False),
                 order,
@@ -219,12 +219,12 @@ def shared_pairs(
                 heads.size,
             )
             heads.append(heads_of_lists)
-            sorter.add(texts, before)
-    counter = _kernel.SharedFeatures(heads.finish(), len(sizes))
+            sorter.add(texts, head_spans)
+    counter = _kernel.SharedCounter(heads.finish(), len(sizes))
     for part in sorter.groups(lambda _: None):
         counts = part.counts
         lims = list_lims(counts)
-        for batch in spans(lims, AT_ONCE):
+        for batch in spans(lims, SAMPLES_AT_ONCE):
             numbers = part.keys[batch]
             smaller, larger, rare, total, crowded = counter.count(
                 numbers,
@@ -258,7 +258,7 @@ def _sort_samples(
     samples = texts.samples[places]
     lims = list_lims(samples)
     sorter = Sorter(resources.memory // 2, None, int(lims[-1]), threads=resources.threads)
-    for batch in spans(lims, AT_ONCE):
+    for batch in spans(lims, SAMPLES_AT_ONCE):
         salts = np.empty(0, np.uint32) if within is None else within.salts_at(places[batch])
         sorter.add(*texts.sampled(distinct[batch], ranks[batch], salts))
     return sorter

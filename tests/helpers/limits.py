@@ -101,7 +101,7 @@ LIMITS = {
     "connected_texts": ("jobs.overlaps", "MAX_ROWS"),
     "listed_texts": ("jobs.overlaps", "LARGEST"),
     "listed_crowded_texts": ("jobs.overlaps", "LARGEST_CROWDED"),
-    "sampled_features": ("jobs.overlaps", "AT_ONCE"),
+    "sampled_features": ("jobs.overlaps", "SAMPLES_AT_ONCE"),
     "copied_features": ("jobs.text_sets", "AT_ONCE"),
     "join_pairs": ("jobs.joining", "BATCH_PAIRS"),
     "join_rows": ("jobs.joining", "MIN_ROWS"),

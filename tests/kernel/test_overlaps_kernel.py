@@ -14,7 +14,7 @@ def counts(*values):
     return np.array(values, np.uint32)
 
 
-def before(start, count, is_crowded=False):
+def head_span(start, count, is_crowded=False):
     return start << 8 | count << 1 | is_crowded
 
 
@@ -27,12 +27,12 @@ def test_lists_of_two_or_more():
     assert lists() == [
         [7, 5, 5],
         [5, 4, 9],
-        [before(0, 1), before(0, 2), before(2, 1)],
+        [head_span(0, 1), head_span(0, 2), head_span(2, 1)],
     ]
     assert lists(most=1, at=40) == [
         [7, 5],
         [5, 4, 9],
-        [before(40, 1), before(40, 1, True), before(41, 1)],
+        [head_span(40, 1), head_span(40, 1, True), head_span(41, 1)],
     ]
     assert lists((1, 0, 1), (0, 1)) == [[], [], []]
     assert lists((), ()) == [[], [], []]
@@ -42,7 +42,7 @@ def test_no_more_than_127_are_before_a_text():
     heads, texts, places = lists((300,), range(300), range(300), 127, 127)
     assert heads == list(range(127))
     assert texts == list(range(1, 300))
-    assert places == [before(0, min(n, 127), n > 127) for n in range(1, 300)]
+    assert places == [head_span(0, min(n, 127), n > 127) for n in range(1, 300)]
 
 
 @pytest.mark.parametrize(
@@ -64,14 +64,14 @@ def test_refused_lists(arguments, message):
         lists(**arguments)
 
 
-PLACES = (before(0, 3), before(1, 2, True), before(2, 2))
+PLACES = (head_span(0, 3), head_span(1, 2, True), head_span(2, 2))
 
 
 class Paired:
     """Text 3 has 0, 2, 1 before it in one list and 2, 1 in a crowded one; text 4 has 1, 0."""
 
     def __init__(self, heads=(0, 2, 1, 0), text_count=3):
-        self.counter = _kernel.SharedFeatures(counts(*heads), text_count)
+        self.counter = _kernel.SharedCounter(counts(*heads), text_count)
 
     def count(self, texts=(3, 4), sizes=(2, 1), places=PLACES, least=(0, 0)):
         columns = self.counter.count(words(*texts), words(*sizes), words(*places), counts(*least))
@@ -93,13 +93,14 @@ def test_features_that_pairs_share():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"sizes": (2, 2)}, "more words than there are"),
-        ({"sizes": ((1 << 64) - 1, 4)}, "more words than there are"),
+        ({"sizes": (2, 2)}, "more spans than there are"),
+        ({"sizes": (1, 1)}, "fewer spans than there are"),
+        ({"sizes": ((1 << 64) - 1, 4)}, "more spans than there are"),
         ({"sizes": (2,)}, "different lengths"),
         ({"least": (1,)}, "different lengths"),
-        ({"places": (before(0, 3), before(1, 4), before(2, 2))}, "no such place"),
-        ({"places": (before(0, 3), before(5, 0), before(2, 2))}, "no such place"),
-        ({"places": (before(0, 3), (1 << 64) - 1, before(2, 2))}, "no such place"),
+        ({"places": (head_span(0, 3), head_span(1, 4), head_span(2, 2))}, "no such place"),
+        ({"places": (head_span(0, 3), head_span(5, 0), head_span(2, 2))}, "no such place"),
+        ({"places": (head_span(0, 3), (1 << 64) - 1, head_span(2, 2))}, "no such place"),
     ],
 )
 def test_refused_places(arguments, message):

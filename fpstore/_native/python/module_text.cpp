@@ -278,10 +278,10 @@ class FeatureSets {
       total += counts.data()[i];
     }
     Buffer<uint64_t> keys(total);
-    Buffer<uint32_t> of(total);
+    Buffer<uint32_t> text_ranks(total);
     call(nullptr, [&](Stopper* stopping) {
       uint64_t* key = keys.get();
-      uint32_t* rank = of.get();
+      uint32_t* rank = text_ranks.get();
       for (size_t i = 0; i < n; ++i) {
         const uint32_t* const features = sets_.features + sets_.lims[numbers.data()[i]];
         const uint32_t salt = salts.size() ? salts.data()[i] : 0;
@@ -292,7 +292,7 @@ class FeatureSets {
         if (should_stop(stopping, counts.data()[i])) return;
       }
     });
-    return nb::make_tuple(keys.array(total), of.array(total));
+    return nb::make_tuple(keys.array(total), text_ranks.array(total));
   }
 
   // The row that stays for each row of some groups; see decide_groups. Row i has the set
@@ -327,14 +327,13 @@ class FeatureSets {
   SetsOfFeatures sets_;
 };
 
-// (heads of lists, each text that has others before it, words of these); see TextLists.
+// (heads of lists, each text that is paired, its spans of heads); see TextLists.
 nb::tuple lists_of_texts(Words sizes, Counts ranks, Counts order, unsigned most,
                          unsigned most_crowded, uint64_t first_place) {
   need(most_crowded >= 1 && most_crowded <= most && most <= kMaxPaired,
        "a text is paired with 1 to 127 others of a list");
   need(first_place < (uint64_t{1} << 56) - ranks.size(), "too many");
   TextLists lists;
-  lists.first_place = first_place;
   call(nullptr, [&](Stopper* stopping) {
     size_t left = ranks.size();
     for (const uint64_t size : span_of(sizes)) {
@@ -343,26 +342,27 @@ nb::tuple lists_of_texts(Words sizes, Counts ranks, Counts order, unsigned most,
     }
     need(!left, "the lists have fewer texts than there are ranks");
     for (const uint32_t rank : span_of(ranks)) need(rank < order.size(), "no such rank");
-    list_texts(span_of(sizes), ranks.data(), order.data(), {most, most_crowded}, &lists, stopping);
+    list_texts(span_of(sizes), ranks.data(), order.data(), {most, most_crowded}, first_place,
+               &lists, stopping);
   });
   return nb::make_tuple(array_of(std::move(lists.heads)), array_of(std::move(lists.texts)),
-                        array_of(std::move(lists.before)));
+                        array_of(std::move(lists.head_spans)));
 }
 
-// What texts share with those before them in lists.
-class SharedFeatures {
+// What texts share with those that they are paired with.
+class PairCounter {
  public:
-  SharedFeatures(Counts heads, uint64_t text_count)
+  PairCounter(Counts heads, uint64_t text_count)
       : heads_(heads), counter_(span_of(heads_), checked(text_count)) {}
 
   // Pairs of texts that share enough: (texts, others, rare features, all features, crowded features
-  // of the text). Text i has counts[i] words of `before`. Calls follow each other.
-  nb::tuple count(Words texts, Words counts, Words before, Counts least) {
+  // of the text). Text i has counts[i] of the spans of heads. Calls follow each other.
+  nb::tuple count(Words texts, Words counts, Words head_spans, Counts least) {
     need(counts.size() == texts.size() && least.size() == texts.size(), kUnequal);
     SharedPairs out;
     call(nullptr, [&](Stopper* stopping) {
       const std::lock_guard<std::mutex> alone(mutex_);
-      counter_.count({span_of(texts), counts.data(), span_of(before), least.data()}, &out,
+      counter_.count({span_of(texts), counts.data(), span_of(head_spans), least.data()}, &out,
                      stopping);
     });
     return nb::make_tuple(array_of(std::move(out.texts)), array_of(std::move(out.others)),
@@ -484,9 +484,9 @@ void bind_text(nb::module_& m) {
       .def("plain", &PageTexts::plain, "data"_a, "start"_a, "end"_a);
   m.def("list_texts", &lists_of_texts, "sizes"_array, "ranks"_array, "order"_array, "most"_a,
         "most_crowded"_a, "first_place"_a);
-  nb::class_<SharedFeatures>(m, "SharedFeatures")
+  nb::class_<PairCounter>(m, "SharedCounter")
       .def(nb::init<Counts, uint64_t>(), "heads"_array, "text_count"_a)
-      .def("count", &SharedFeatures::count, "texts"_array, "counts"_array, "before"_array,
+      .def("count", &PairCounter::count, "texts"_array, "counts"_array, "head_spans"_array,
            "least"_array);
   m.def("feature_rows", &feature_rows, "features"_a, "offsets"_array, "hashing"_a, "seed"_a,
         "row_words"_a);

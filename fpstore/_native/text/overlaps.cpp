@@ -7,7 +7,7 @@
 namespace fpstore {
 
 void list_texts(const Span<const uint64_t>& sizes, const uint32_t* ranks, const uint32_t* order,
-                const PairingRule& rule, TextLists* out, Stopper* stop) {
+                const PairingRule& rule, uint64_t first_place, TextLists* out, Stopper* stop) {
   uint64_t heads = 0, texts = 0;
   for (const uint64_t size : sizes) {
     heads += size > 1 ? std::min<uint64_t>(size - 1, rule.most) : 0;
@@ -16,9 +16,9 @@ void list_texts(const Span<const uint64_t>& sizes, const uint32_t* ranks, const 
   }
   out->heads.reserve(heads);
   out->texts.reserve(texts);
-  out->before.reserve(texts);
+  out->head_spans.reserve(texts);
   for (const uint64_t size : sizes) {
-    const uint64_t start = out->first_place + out->heads.size();
+    const uint64_t start = first_place + out->heads.size();
     for (uint64_t i = 0; size > 1 && i < size; ++i) {
       const uint32_t text = order[ranks[i]];
       if (i < rule.most && i + 1 < size) out->heads.push_back(text);
@@ -26,39 +26,39 @@ void list_texts(const Span<const uint64_t>& sizes, const uint32_t* ranks, const 
       const bool is_crowded = i > rule.most;
       const uint64_t most = is_crowded ? rule.most_crowded : rule.most;
       out->texts.push_back(text);
-      out->before.push_back(
-          Before{start, static_cast<unsigned>(std::min(i, most)), is_crowded}.word());
+      out->head_spans.push_back(
+          HeadSpan{start, static_cast<unsigned>(std::min(i, most)), is_crowded}.word());
     }
     ranks += size;
     if (should_stop(stop, size)) return;
   }
 }
 
-void SharedCounter::add(const Before& before) {
-  need(before.start <= heads_.size && before.count <= heads_.size - before.start,
+void SharedCounter::add(const HeadSpan& span) {
+  need(span.start <= heads_.size && span.count <= heads_.size - span.start,
        "no such place in the heads");
-  for (const uint32_t *other = heads_.data + before.start, *const end = other + before.count;
+  for (const uint32_t *other = heads_.data + span.start, *const end = other + span.count;
        other < end; ++other) {
     const uint32_t number = *other;
     need(number < counts_.size(), "no such text");
     Count& count = counts_[number];
-    if (!count.total++) met_.push_back(number);
-    count.rare += !before.is_crowded;
+    if (!count.total++) partners_.push_back(number);
+    count.rare += !span.is_crowded;
   }
 }
 
 // Writes the pairs of a text that share enough, and forgets all.
 void SharedCounter::finish(uint64_t text, uint32_t least, uint32_t crowded, SharedPairs* out) {
   size_t kept = 0;
-  for (const uint32_t other : met_) {
+  for (const uint32_t other : partners_) {
     if (counts_[other].total >= least)
-      met_[kept++] = other;
+      partners_[kept++] = other;
     else
       counts_[other] = {};
   }
-  met_.resize(kept);
-  std::sort(met_.begin(), met_.end());
-  for (const uint32_t other : met_) {
+  partners_.resize(kept);
+  std::sort(partners_.begin(), partners_.end());
+  for (const uint32_t other : partners_) {
     out->texts.push_back(text);
     out->others.push_back(other);
     out->rare.push_back(counts_[other].rare);
@@ -69,26 +69,27 @@ void SharedCounter::finish(uint64_t text, uint32_t least, uint32_t crowded, Shar
 }
 
 void SharedCounter::forget() {
-  for (const uint32_t other : met_) counts_[other] = {};
-  met_.clear();
+  for (const uint32_t other : partners_) counts_[other] = {};
+  partners_.clear();
 }
 
-void SharedCounter::count(const Occurrences& of, SharedPairs* out, Stopper* stop) {
+void SharedCounter::count(const PairedTexts& texts, SharedPairs* out, Stopper* stop) {
   forget();  // what a call left that threw
   size_t next = 0;
-  for (size_t i = 0; i < of.texts.size; ++i) {
-    need(of.counts[i] <= of.before.size - next, "more words than there are");
+  for (size_t i = 0; i < texts.numbers.size; ++i) {
+    need(texts.counts[i] <= texts.head_spans.size - next, "more spans than there are");
     uint64_t work = 1;
     uint32_t crowded = 0;
-    for (const size_t end = next + of.counts[i]; next < end; ++next) {
-      const Before before = Before::of(of.before[next]);
-      add(before);
-      crowded += before.is_crowded;
-      work += before.count;
+    for (const size_t end = next + texts.counts[i]; next < end; ++next) {
+      const HeadSpan span = HeadSpan::of_word(texts.head_spans[next]);
+      add(span);
+      crowded += span.is_crowded;
+      work += span.count;
     }
-    finish(of.texts[i], of.least[i], crowded, out);
+    finish(texts.numbers[i], texts.least[i], crowded, out);
     if (should_stop(stop, work)) return;
   }
+  need(next == texts.head_spans.size, "fewer spans than there are");
 }
 
 }  // namespace fpstore

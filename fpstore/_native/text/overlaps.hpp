@@ -15,37 +15,37 @@ struct PairingRule {
 };
 constexpr unsigned kMaxPaired = 127;
 
-// The texts with which a text is paired by a feature: successive ones among the heads of all lists.
-struct Before {
+// The part of the heads of all lists with which a text is paired by a feature.
+struct HeadSpan {
   uint64_t start;
   unsigned count;  // at most kMaxPaired
   bool is_crowded;
 
-  static Before of(uint64_t word) {
+  static HeadSpan of_word(uint64_t word) {
     return {word >> 8, static_cast<unsigned>(word >> 1 & kMaxPaired), (word & 1) != 0};
   }
   uint64_t word() const { return start << 8 | count << 1 | is_crowded; }
 };
 
-// Of lists of two or more texts: their heads, the first texts, with which others are paired; and
-// each text that has others before it, with these.
+// Of lists of two or more texts: their heads, which are the first texts, with which others are
+// paired; and each text that is paired, with the word of a HeadSpan.
 struct TextLists {
-  uint64_t first_place = 0;  // of the heads
   std::vector<uint32_t> heads;
-  std::vector<uint64_t> texts, before;
+  std::vector<uint64_t> texts, head_spans;
 };
 
 // Adds lists of these sizes, which have the ranks of their texts: order[r] is the text of rank r.
-// The sizes add up to the number of ranks, and each rank has a text.
+// The sizes add up to the number of ranks, and each rank has a text. Their heads stand from
+// first_place on among those of all lists.
 void list_texts(const Span<const uint64_t>& sizes, const uint32_t* ranks, const uint32_t* order,
-                const PairingRule& rule, TextLists* out, Stopper* stop);
+                const PairingRule& rule, uint64_t first_place, TextLists* out, Stopper* stop);
 
-// Texts, each with the words of what is before it in all its lists, and the least number of
-// features that it shares with another.
-struct Occurrences {
-  Span<const uint64_t> texts;
-  const uint64_t* counts;  // of words of each text
-  Span<const uint64_t> before;
+// Texts, each with the spans of heads that it is paired with in its lists, and how many features a
+// pair of it must share.
+struct PairedTexts {
+  Span<const uint64_t> numbers;
+  const uint64_t* counts;  // of spans of each text
+  Span<const uint64_t> head_spans;
   const uint32_t* least;
 };
 
@@ -57,26 +57,27 @@ struct SharedPairs {
   std::vector<uint32_t> crowded;
 };
 
-// Counts what texts share with those before them. All texts in the heads are below text_count.
+// Counts the sampled features that texts share with those that they are paired with. All texts in
+// the heads are below text_count.
 class SharedCounter {
  public:
   SharedCounter(const Span<const uint32_t>& heads, size_t text_count)
       : heads_(heads), counts_(text_count) {}
 
   // Throws if the heads have no such place, or another text.
-  void count(const Occurrences& of, SharedPairs* out, Stopper* stop);
+  void count(const PairedTexts& texts, SharedPairs* out, Stopper* stop);
 
  private:
   struct Count {
     uint32_t rare = 0, total = 0;
   };
-  void add(const Before& before);
+  void add(const HeadSpan& span);
   void finish(uint64_t text, uint32_t least, uint32_t crowded, SharedPairs* out);
   void forget();
 
   Span<const uint32_t> heads_;
-  std::vector<Count> counts_;  // of features that a text shares with each other one
-  std::vector<uint32_t> met_;  // those that have a count
+  std::vector<Count> counts_;       // of features that a text shares with each other one
+  std::vector<uint32_t> partners_;  // those that have a count
 };
 
 }  // namespace fpstore

@@ -71,7 +71,7 @@ def store_snapshot(store: Store) -> StoreSnapshot:
 
 
 def _no_matches(fingerprint: object) -> None:
-    """Probe what has no current snapshot of one store."""
+    """Stand in for ``CurrentSnapshot.probe`` where a store has several snapshots, or none."""
 
 
 class Store(Generic[Id]):
@@ -289,14 +289,6 @@ class Store(Generic[Id]):
             if matches is not None:
                 return matches
         snapshot = self.snapshot()
-        if (
-            type(fingerprint) is int
-            and radius is limit is None
-            and self._same_numbers
-            and not fingerprint >> self._width.bits
-        ):
-            # the usual probe, without further checks
-            return snapshot.probe(fingerprint, self._radius)
         value = self._fingerprint(fingerprint)
         radius = self._check_radius(radius, snapshot)
         if limit is None:

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from fpstore.errors import InputError
 
@@ -94,9 +94,11 @@ def _begin(begun: list[threading.Thread]) -> None:
 
 
 class Worker:
-    """A thread that does one job while its caller goes on.
+    """A thread that does one job while its caller goes on, and ends with a ``with`` block.
 
-    Without ``thread``, the caller does the job at once.
+    Without ``thread``, the caller does the job at once. What a job writes to may be closed behind
+    the block: an interrupt there is raised when the thread has ended. An exception in the block
+    drops a job that has not begun.
     """
 
     def __init__(self, thread: bool) -> None:
@@ -118,15 +120,9 @@ class Worker:
             await_result(job)
 
     def end(self) -> None:
-        """End the thread; a job that has not begun is dropped.
-
-        What the job writes to may be closed afterwards: an interrupt of the wait is raised when
-        the thread has ended.
-        """
-        if self._pool is None:
-            return
+        """End the thread."""
         interrupt: BaseException | None = None
-        while True:
+        while self._pool is not None:
             try:
                 self._pool.shutdown(cancel_futures=True)
                 break
@@ -134,6 +130,16 @@ class Worker:
                 interrupt = error
         if interrupt is not None:
             raise interrupt
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        try:
+            if kind is None:
+                self.wait()
+        finally:
+            self.end()
 
 
 def map_in_order(

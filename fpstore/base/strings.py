@@ -145,6 +145,11 @@ class Encoded(NamedTuple):
     data: bytes
     offsets: Words
 
+    def bounds(self, place: int) -> tuple[int, int]:
+        """Return where a text starts and ends."""
+        start, end = self.offsets[place : place + 2].tolist()
+        return start, end
+
 
 def encoded(texts: Sequence[str]) -> Encoded:
     """Return texts as the kernel takes them."""
@@ -185,7 +190,7 @@ class TextColumn(Sequence[str]):
         places = range(len(self))[place]
         if isinstance(places, range):
             return [self[place] for place in places]
-        start, end = self.encoded.offsets[places : places + 2].tolist()
+        start, end = self.encoded.bounds(places)
         return self.encoded.data[start:end].decode()
 
     def __iter__(self) -> Iterator[str]:
@@ -197,10 +202,10 @@ class TextColumn(Sequence[str]):
 
     def replace(self, texts: Mapping[int, bytes]) -> TextColumn:
         """Return the texts with others at some places, which ascend."""
-        data, offsets, sizes = *self.encoded, self._column.sizes
+        data, sizes = self.encoded.data, self._column.sizes
         view, parts, done = memoryview(data), list[bytes | memoryview](), 0
         for place, text in texts.items():
-            start, end = offsets[place : place + 2].tolist()
+            start, end = self.encoded.bounds(place)
             parts += [view[done:start], text]
             done, sizes[place] = end, len(text)
         joined = b"".join([*parts, view[done:]])
@@ -217,6 +222,6 @@ class TextColumn(Sequence[str]):
 
     def head(self, place: int, most: int) -> str:
         """Return up to ``most`` characters of the beginning of a text."""
-        start, end = self.encoded.offsets[place : place + 2].tolist()
+        start, end = self.encoded.bounds(place)
         head = self.encoded.data[start : min(end, start + 4 * most)]
         return head.decode("utf-8", "ignore")[:most]

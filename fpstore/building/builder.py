@@ -233,16 +233,12 @@ class _Build:
         self._strings = strings = StringSpool(self._temporary, self._memory, rows, self._threads)
         fingerprints = Column(self._temporary, self._width.words)
         # a thread writes and hashes strings while the next ones are read
-        background = Worker(self._threads > 1)
-        try:
+        with Worker(self._threads > 1) as background:
             for piece, ids in pieces:
                 fingerprints.append(piece)
                 for column in string_columns(ids):
                     background.submit(strings.add, column)
                 self._work.tick(len(piece))
-            background.wait()
-        finally:
-            background.end()
         self._kind, self._next_row = (
             "string",
             self._options.rows if self._options.id_kind else strings.rows,

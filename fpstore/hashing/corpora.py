@@ -35,8 +35,9 @@ from fpstore.io.datasets import (
 )
 from fpstore.io.delimited import DelimitedText, Dialect
 from fpstore.io.files import check_paths
+from fpstore.io.json_lines import JsonLines
 from fpstore.io.keys import has_key
-from fpstore.io.lines import JsonLines, LineRows
+from fpstore.io.lines import LineRows
 from fpstore.io.parquet import ParquetRows, TableRows
 from fpstore.io.reader import HEAD_BYTES, input_format, read_head, row_files, stored_files
 from fpstore.io.remote import Copies, RemoteFile, expand_pattern

@@ -216,8 +216,8 @@ def _pieces(form: NormalForm) -> _Pieces:
     return _Pieces(form)
 
 
-class CharTables(NamedTuple):
-    """Normal forms of characters, as the kernel takes them."""
+class CharColumns(NamedTuple):
+    """Normal forms of characters, of which the kernel makes tables."""
 
     ascii: bytes
     pages: NDArray[np.int32]
@@ -254,8 +254,7 @@ class CharMap:
         self._plain_entries: dict[tuple[object, ...], int] = {}
         none = np.empty(0, np.uint32)
         table = bytes(self._ascii(chr(code)) for code in range(128))
-        self.tables = CharTables(table, np.full(0x110000 // _PAGE, -1, np.int32), none, b"")
-        self._checked = _kernel.CharTables(*self.tables)
+        self._set(CharColumns(table, np.full(0x110000 // _PAGE, -1, np.int32), none, b""))
 
     def hashed(
         self, texts: Sequence[str], work: Work, fields: int = 1
@@ -274,7 +273,7 @@ class CharMap:
         return self._sets(self._encode(texts), work, fields)
 
     def _rows(self, batch: Encoded, work: Work, fields: int) -> tuple[Words, NDArray[np.uint8]]:
-        rows, states, missing, lines = work(batch, self._checked)
+        rows, states, missing, lines = work(batch, self.tables)
         places = np.flatnonzero(states == _STATE_UNKNOWN)
         if len(places):
             texts = self._unknown_texts(batch, places, fields, missing, lines)
@@ -284,7 +283,7 @@ class CharMap:
     def _sets(
         self, batch: Encoded, work: Callable[..., tuple[Any, Any]], fields: int
     ) -> tuple[Any, Any]:
-        features, (rows, states, missing, lines) = work(*batch, self._checked)
+        features, (rows, states, missing, lines) = work(*batch, self.tables)
         places = np.flatnonzero(states == _STATE_UNKNOWN)
         if not len(places):
             return features, rows
@@ -316,7 +315,7 @@ class CharMap:
         first_lines = np.searchsorted(lines[:, 0], batch.offsets)
         texts = []
         for place in places:
-            first, stop = batch.offsets[place : place + 2].tolist()
+            first, stop = batch.bounds(place)
             copied_to, parts = first, []
             for start, end in lines[first_lines[place] : first_lines[place + 1]].tolist():
                 line = batch.data[start:end].decode("utf-8", "surrogatepass")
@@ -338,14 +337,16 @@ class CharMap:
 
     def _add_pages(self, missing: list[int]) -> None:
         with self._lock:
-            pages, pool = self.tables.pages.copy(), bytearray(self.tables.pool)
+            pages, pool = self.columns.pages.copy(), bytearray(self.columns.pool)
             for page in missing:
                 if pages[page] < 0:
                     entries = np.array(self._page_entries(page, pool), np.uint32).tobytes()
                     pages[page] = self._numbers.setdefault(entries, len(self._numbers))
             all_entries = np.frombuffer(b"".join(self._numbers), np.uint32)
-            self.tables = CharTables(self.tables.ascii, pages, all_entries, bytes(pool))
-            self._checked = _kernel.CharTables(*self.tables)
+            self._set(CharColumns(self.columns.ascii, pages, all_entries, bytes(pool)))
+
+    def _set(self, columns: CharColumns) -> None:
+        self.columns, self.tables = columns, _kernel.CharTables(*columns)
 
     def _page_entries(self, page: int, pool: bytearray) -> list[int]:
         """Return the entries of a page, whose normal forms are computed together.

@@ -149,11 +149,10 @@ class PlainTexts(NamedTuple):
         page_chars = dict[int, int]()
         if isinstance(items, TextColumn):
             plain = dict[int, bytes]()
-            data, offsets = items.encoded
-            for place in _kernel.find_pages(data, offsets, _HEAD_BYTES).tolist():
+            for place in _kernel.page_candidates(*items.encoded, _HEAD_BYTES).tolist():
                 if is_page(items.head(place, _HEAD_CHARS)):
-                    start, end = offsets[place : place + 2].tolist()
-                    plain[place], page_chars[place] = _plain_page(data, start, end)
+                    start, end = items.encoded.bounds(place)
+                    plain[place], page_chars[place] = _plain_page(items.encoded.data, start, end)
             return cls(items.replace(plain) if plain else items, page_chars)
         texts = list(items)
         for place, item in enumerate(items):

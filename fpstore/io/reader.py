@@ -18,7 +18,7 @@ from fpstore.errors import InputError, StorageError, plural, show
 from fpstore.io.binary import RAW_BITS, NpyRows, RawRows
 from fpstore.io.check import is_plain_integer
 from fpstore.io.delimited import DelimitedText, Dialect
-from fpstore.io.digits import check_signed
+from fpstore.io.digits import check_signed, parse_integers
 from fpstore.io.files import (
     HiddenNames,
     InputFile,
@@ -29,7 +29,8 @@ from fpstore.io.files import (
     is_hidden,
     translate_storage_errors,
 )
-from fpstore.io.lines import JsonLines, LineRows
+from fpstore.io.json_lines import JsonLines
+from fpstore.io.lines import LineRows
 from fpstore.io.parquet import ParquetRows
 from fpstore.io.remote import local_files
 from fpstore.io.source import (
@@ -266,13 +267,11 @@ def _decide_id_type(waiting: list[Batch], rule: IdRule, rows: int) -> Iterator[B
         return
     columns = [batch.ids for batch in waiting if isinstance(batch.ids, StringColumn)]
     first_ids = StringColumn.concatenate(columns or [NO_STRINGS]).slice(0, rows)
-    if first_ids.data and not first_ids.data.isdigit():
-        rule.kind = "str"
-    else:
+    rule.kind = "str" if parse_integers(first_ids, plain=True) is None else "int"
+    if rule.kind == "str" and first_ids.data.isdigit():
         texts = first_ids.texts()
         other_ids = [text for text in texts if not is_plain_integer(text)]
-        rule.kind = "str" if other_ids else "int"
-        if 0 < len(other_ids) < len(texts) and all(
+        if len(other_ids) < len(texts) and all(
             text.isdigit() and text[0] != "0" for text in other_ids
         ):
             raise InputError(  # all would silently become strings

@@ -83,15 +83,11 @@ class RowCopy(ABC):
             sink.commit(complete)
 
 
-def _write_lines(lines: Iterable[bytes], sink: Sink, threads: int) -> None:
-    """Write lines; one of two threads writes while the other one takes lines."""
-    worker = Worker(threads > 1)
-    try:
-        for some_lines in lines:
-            worker.submit(sink.write, some_lines)
-        worker.wait()
-    finally:
-        worker.end()
+def _write_lines(blocks: Iterable[bytes], sink: Sink, threads: int) -> None:
+    """Write blocks of lines; with several threads, one writes while the caller takes the next."""
+    with Worker(threads > 1) as worker:
+        for block in blocks:
+            worker.submit(sink.write, block)
 
 
 class KeptRows(RowCopy):

@@ -145,6 +145,12 @@ class Projection:
         return [name for name in dict.fromkeys(columns) if name is not None]
 
     @property
+    def strict_columns(self) -> set[str]:
+        """The columns of which a null is an error."""
+        columns = (self.fingerprint, self.id) if self.strict else ()
+        return {name for name in columns if name is not None}
+
+    @property
     def needed(self) -> list[tuple[str, ...]]:
         """Groups of columns: a row in which all of a group are null is not known."""
         columns = () if self.strict else (self.fingerprint, self.id)

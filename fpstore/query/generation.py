@@ -80,7 +80,7 @@ class Generation:
         self._prefix_probers: dict[int, _kernel.Prober] = {}  # by the number of bits
         # whether the cached pages are mapped, or need not be: see _map_cached
         self.has_mapped = pages != LAZY
-        self.single_probers: dict[int, _kernel.SingleProber] = {}
+        self._single_probers: dict[int, _kernel.SingleProber] = {}
         self._identity: Identity | None = self._tables[0].kernel
 
     def _open_filters(self, pages: str) -> None:
@@ -232,11 +232,11 @@ class Generation:
     def single_prober(self, radius: int) -> _kernel.SingleProber | None:
         """Return the prober of single queries with ids; None if :meth:`prober` has none."""
         prober = self.prober(radius)
-        if radius not in self.single_probers and prober is not None:
-            self.single_probers[radius] = _kernel.SingleProber(
+        if radius not in self._single_probers and prober is not None:
+            self._single_probers[radius] = _kernel.SingleProber(
                 prober, self.identity, self.ids.file, radius, Match, MatchList
             )
-        return self.single_probers.get(radius)
+        return self._single_probers.get(radius)
 
     def _block_prober(self, radius: int) -> _kernel.Prober:
         prober = _kernel.Prober()
@@ -300,7 +300,7 @@ class Generation:
         return rows.rows()
 
     def close(self) -> None:
-        self._probers, self.single_probers, self._prefix_probers = {}, {}, {}
+        self._probers, self._single_probers, self._prefix_probers = {}, {}, {}
         self._tables, self.filters = [], {}
         self._identity = None
         self._close_files()

@@ -119,11 +119,7 @@ class StoreSnapshot(Snapshot):
     # Probing
 
     def probe(self, value: int, radius: int) -> MatchList:
-        generation = self.generation
-        single = generation.single_probers.get(radius)
-        matches: MatchList | None = None if single is None else single.probe(value)
-        if matches is None:
-            matches = generation.probe_one(value, radius)
+        matches = self.generation.probe_one(value, radius)
         if self._is_plain:
             return matches
         if self._delta_kernel is not None:

@@ -16,7 +16,7 @@ from forks import forked
 from speeds import slow
 
 import fpstore
-from fpstore.base.pools import Pool, map_in_order
+from fpstore.base.pools import Pool, Worker, map_in_order
 
 FEW_THREADS = """
     import sys, threading
@@ -177,3 +177,46 @@ def test_insert_is_durable_at_once_when_no_thread_can_sync_later(tmp_path):
         assert len(reader) == 101
         assert store.insert([2**62], [1001]) == 1
         assert len(threads_of("flush")) == 1
+
+
+def test_what_a_worker_writes_to_is_closed_when_its_thread_has_ended(monkeypatch):
+    """A second interrupt ended the wait, and a file was closed under the thread."""
+    events, may_end = [], threading.Event()
+    shutdown = Pool.shutdown
+
+    def write():
+        may_end.wait()
+        events.append("written")
+
+    def interrupted(pool, *arguments, **options):
+        if not may_end.is_set():
+            events.append("interrupted")
+            if events.count("interrupted") == 3:
+                may_end.set()
+            raise KeyboardInterrupt
+        shutdown(pool, *arguments, **options)
+
+    monkeypatch.setattr(Pool, "shutdown", interrupted)
+
+    def copy():
+        with Worker(True) as worker:
+            worker.submit(write)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        copy()
+    assert events == ["interrupted"] * 3 + ["written"]
+
+
+@pytest.mark.parametrize("thread", [False, True])
+def test_a_worker_raises_the_error_of_its_last_job(thread):
+    done = []
+
+    def work():
+        with Worker(thread) as worker:
+            worker.submit(done.append, 1)
+            worker.submit(divmod, 1, 0)
+
+    with pytest.raises(ZeroDivisionError):
+        work()
+    assert done == [1]

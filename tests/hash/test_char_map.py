@@ -82,8 +82,7 @@ def handed_back(text):
     """Return whether the kernel leaves the normal form of a text to Python."""
     simhash = SimHash()
     simhash.hashed([text])  # makes the tables
-    tables = _kernel.CharTables(*normal.char_map(normal_form_of(simhash)).tables)
-    made = in_one_call(simhash, encoded([text]), tables)
+    made = in_one_call(simhash, encoded([text]), normal.char_map(normal_form_of(simhash)).tables)
     assert len(made.missing) == 0
     assert len(made.lines) == (made.states.tolist() == [2])
     return made.states.tolist() == [2]
@@ -315,15 +314,15 @@ def test_pages_are_made_as_each_character_alone(form, pages):
     """Characters of one kind, and pages of one kind, are made together."""
     chars, pool = CharMap(form), bytearray()
     chars._add_pages([*pages])
-    tables = chars.tables
+    columns = chars.columns
     for page in pages:
         wanted = []
         for char in map(chr, range(page * 256, page * 256 + 256)):
             composed = form.compose(char)
             first = unicodedata.normalize("NFKD", char)[0]
             wanted.append(chars._entry(char, composed, form.fold(composed), first, pool))
-        assert tables.entries[tables.pages[page] * 256 :][:256].tolist() == wanted, hex(page)
-    assert tables.pool == pool
+        assert columns.entries[columns.pages[page] * 256 :][:256].tolist() == wanted, hex(page)
+    assert columns.pool == pool
 
 
 def test_characters_that_may_be_composed_with_the_one_before():

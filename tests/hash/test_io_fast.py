@@ -17,7 +17,7 @@ from fpstore.io import lines, open_reader
 from fpstore.io.delimited import DelimitedText
 from fpstore.io.digits import Digits, parse_block
 from fpstore.io.files import InputFile
-from fpstore.io.lines import JsonLines
+from fpstore.io.json_lines import JsonLines
 
 
 def outcome(path, block_bytes, **options):

@@ -107,9 +107,9 @@ def test_texts_that_may_be_pages_are_found():
     texts = ["<HTML>", "x <!DocType", "< html", "<htm", "", "abc<html", "\u4e2d<html"]
     column = StringColumn.from_strings(texts)
     offsets = np.concatenate([np.zeros(1, np.uint64), column.ends])
-    assert _kernel.find_pages(column.data, offsets, 100).tolist() == [0, 1, 5, 6]
-    assert _kernel.find_pages(column.data, offsets, 7).tolist() == [0]
-    assert _kernel.find_pages(column.data, offsets, 8).tolist() == [0, 5, 6]
+    assert _kernel.page_candidates(column.data, offsets, 100).tolist() == [0, 1, 5, 6]
+    assert _kernel.page_candidates(column.data, offsets, 7).tolist() == [0]
+    assert _kernel.page_candidates(column.data, offsets, 8).tolist() == [0, 5, 6]
     for start, end in [(1, 0), (0, len(column.data) + 1)]:
         with pytest.raises(ValueError, match="past the data"):
             _page_texts().plain(column.data, start, end)

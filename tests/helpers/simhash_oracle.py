@@ -8,10 +8,10 @@ import numpy as np
 import regex
 import xxhash
 
-from fpstore.hashing.normal import CharTables, NormalForm, is_unspaced
+from fpstore.hashing.normal import CharColumns, NormalForm, is_unspaced
 
-#: Each character as it is, as the kernel takes tables.
-AS_THEY_ARE = CharTables(
+#: Each character as it is, as columns of its tables.
+AS_THEY_ARE = CharColumns(
     bytes(range(128)), np.zeros(0x1100, np.int32), np.zeros(256, np.uint32), b""
 )
 

@@ -17,7 +17,7 @@ def xxh64(text):
     return xxhash.xxh64_intdigest(text.encode())
 
 
-def kernel(text, offsets, tables=AS_THEY_ARE, **given):
+def kernel(text, offsets, columns=AS_THEY_ARE, **given):
     """Call the kernel with arguments of which some are given."""
     none = np.empty(0, np.uint64)
     values = {
@@ -33,7 +33,7 @@ def kernel(text, offsets, tables=AS_THEY_ARE, **given):
         "stops": none,
         "fields": np.ones(1, np.uint32),
     } | given
-    return _kernel.TextFeatures(**values).simhash(text, offsets, _kernel.CharTables(*tables))
+    return _kernel.TextFeatures(**values).simhash(text, offsets, _kernel.CharTables(*columns))
 
 
 def test_the_kernel_checks_its_arguments():
@@ -79,7 +79,7 @@ def test_the_kernel_checks_its_arguments():
 def test_the_kernel_takes_any_bytes(data, length, words, counting, units):
     offsets = np.array([0, len(data) // 2, len(data) // 2, len(data)], dtype=np.uint64)
     stops = np.array([7], np.uint64)
-    for tables in (AS_THEY_ARE, char_map(normal_form_of(SimHash(shingle=units))).tables):
+    for tables in (AS_THEY_ARE, char_map(normal_form_of(SimHash(shingle=units))).columns):
         rows, states, *_ = kernel(
             data,
             offsets,

@@ -406,7 +406,7 @@ nb::object weighted_signs(Rows rows, Array<const double> weights, Bytes batched,
 }
 
 // The texts of which one of the first `most` bytes may begin a page of HTML.
-nb::object find_pages(nb::bytes text, Words offsets, uint64_t most) {
+nb::object page_candidates(nb::bytes text, Words offsets, uint64_t most) {
   const size_t n = count_of_spans(text.size(), offsets);
   std::vector<uint64_t> places;
   call([&] {
@@ -477,7 +477,7 @@ void bind_text(nb::module_& m) {
            "salts"_array)
       .def("decide", &FeatureSets::decide, "numbers"_array, "lims"_array, "digests"_array,
            "stays"_array, "contained"_a, "similar"_a, optional_stop());
-  m.def("find_pages", &find_pages, "text"_a, "offsets"_array, "most"_a);
+  m.def("page_candidates", &page_candidates, "text"_a, "offsets"_array, "most"_a);
   nb::class_<PageTexts>(m, "PageTexts")
       .def(nb::init<const std::vector<nb::bytes>&, const std::vector<nb::bytes>&>(), "names"_a,
            "texts"_a)

@@ -76,11 +76,11 @@ inline bool is_surrogate(unsigned point) { return point >> 11 == 0xD800 >> 11; }
 
 // What a byte behind a backslash stands for; 0 if it stands for nothing, or is followed by digits.
 struct Escapes {
-  uint8_t of[256] = {};
+  uint8_t bytes[256] = {};
   constexpr Escapes() {
     const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
     for (size_t i = 0; from[i]; ++i)
-      of[static_cast<uint8_t>(from[i])] = static_cast<uint8_t>(to[i]);
+      bytes[static_cast<uint8_t>(from[i])] = static_cast<uint8_t>(to[i]);
   }
 };
 constexpr Escapes kEscapes;
@@ -192,7 +192,7 @@ class LineReader {
       *end = out;
       if (*p == '"') return p + 1;
       if (*p != '\\') return nullptr;
-      if (const uint8_t byte = kEscapes.of[p[1]]) {
+      if (const uint8_t byte = kEscapes.bytes[p[1]]) {
         *out++ = byte;
         p += 2;
         continue;
@@ -218,7 +218,7 @@ class LineReader {
       p = skip_plain(p);
       if (*p == '"') return p + 1;
       if (*p != '\\') return nullptr;
-      if (kEscapes.of[p[1]])
+      if (kEscapes.bytes[p[1]])
         p += 2;
       else if (p[1] == 'u' && hex_value(p + 2) >= 0)
         p += 6;

@@ -132,9 +132,9 @@ class Features {
   void each(const NormalText& text, Use use) {
     if (text.size() == 0) return;
     if (options_.words)
-      each_unit(text, NextWord{}, use);
+      each_unit<NextWord>(text, use);
     else
-      each_unit(text, NextChar{}, use);
+      each_unit<NextChar>(text, use);
   }
 
   // The units of the first feature of a text: fewer than others have if the text is shorter.
@@ -188,10 +188,10 @@ class Features {
   }
 
   template <class Next, class Use>
-  void each_unit(const NormalText& text, Next next, Use use) {
+  void each_unit(const NormalText& text, Use use) {
     const bool with_stop = Next::kGap && options_.stop_count;
     if (options_.hash == FeatureHash::fnv1a) {
-      if (with_stop) return each_with_stop(text, next, Fnv1a{}, use);
+      if (with_stop) return each_with_stop(text, Fnv1a{}, use);
       return each_block<Next>(text, use, [](const Shingles& shingles, size_t n, uint64_t* hashes) {
         for (size_t i = 0; i < n; ++i)
           hashes[i] = Fnv1a{}(shingles.text + shingles.starts[i],
@@ -199,7 +199,7 @@ class Features {
                                                   shingles.starts[i] - shingles.gap));
       });
     }
-    if (with_stop) return each_with_stop(text, next, Xxh64{options_.seed}, use);
+    if (with_stop) return each_with_stop(text, Xxh64{options_.seed}, use);
     each_block<Next>(text, use, [&](const Shingles& shingles, size_t n, uint64_t* hashes) {
       kernels_.hash_shingles(shingles, n, options_.seed, hashes);
     });
@@ -231,22 +231,23 @@ class Features {
     use(hashes_, 1);
   }
 
-  // The same for the shingles that have a stop word.
-  template <class Next, class Hash, class Use>
-  void each_with_stop(const NormalText& text, Next next, Hash hash, Use use) {
-    const uint8_t* const end = text.data() + text.size() + Next::kGap;
+  // The same for the shingles of words that have a stop word.
+  template <class Hash, class Use>
+  void each_with_stop(const NormalText& text, Hash hash, Use use) {
+    const NextWord next;
+    const uint8_t* const end = text.data() + text.size() + NextWord::kGap;
     const uint8_t *back = text.data(), *front = back, *stop = nullptr;  // of the last stop word
     unsigned units = 0;
     size_t n = 0;
     while (front < end) {
       const uint8_t* const behind = next(front);
       if (std::binary_search(options_.stops, options_.stops + options_.stop_count,
-                             hash(front, static_cast<size_t>(behind - front) - Next::kGap)))
+                             hash(front, static_cast<size_t>(behind - front) - NextWord::kGap)))
         stop = front;
       front = behind;
       if (++units > options_.length) back = next(back);
       if ((units >= options_.length || front >= end) && stop >= back && stop)
-        hashes_[n++] = hash(back, static_cast<size_t>(front - back) - Next::kGap);
+        hashes_[n++] = hash(back, static_cast<size_t>(front - back) - NextWord::kGap);
       if (n == kBlock || front >= end) {
         use(hashes_, n);
         n = 0;

@@ -31,7 +31,8 @@ struct Rest {
   }
 };
 
-// The place behind the tag that begins at p, p itself if none does, and null if it is not known.
+// Finds tags. A method returns where a tag ends; `p` if none begins there; null if rules of Unicode
+// have to decide.
 class Tags {
  public:
   explicit Tags(const uint8_t* end) : end_(end) {}

@@ -8,8 +8,9 @@ namespace fpstore {
 constexpr size_t kTextPadding = 64;
 constexpr size_t kStartsBehind = 64;  // of starts, for which there is room behind those in use
 
-// Where units start: in the bytes of a text from `at` on, before `end`, whose size and one more are
-// the last. A byte behind a space starts a word; one that continues no character starts one.
+// A search for the starts of units among the bytes of a text from `at` to `end`. A byte behind a
+// space starts a word; a byte that continues no character starts one. The search goes one byte
+// further than the gap behind the last unit, so that each unit ends where another start is.
 struct UnitSearch {
   const uint8_t* text;
   size_t at;
@@ -25,13 +26,14 @@ struct Shingles {
 };
 
 // ASCII characters that become others, by a table of 128 bytes: ' ' is a separator, of which one
-// stays behind a unit, and nothing stands for kIgnoredByte and above.
+// stays behind a unit. Nothing stands for kIgnoredByte and kRemovedByte.
 struct AsciiRun {
   const uint8_t* table;
   const uint8_t* text;
   size_t size;
 };
-// Of an ignored character it is as if the text did not have it.
+// An ignored character is skipped: the ones before and behind it are neighbours. A removed one goes
+// from the normal form.
 constexpr uint8_t kIgnoredByte = 0xFE, kRemovedByte = 0xFF;
 
 struct TextKernels {

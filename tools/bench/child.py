@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -156,6 +157,13 @@ def open_store(task: Result) -> Result:
     }
 
 
+def dedup(task: Result) -> Result:
+    """Deduplicate a file on two threads."""
+    options: Any = {} if task["memory"] is None else {"memory": task["memory"]}
+    fpstore.dedup(task["path"], task["output"], text="text", threads=2, overwrite=True, **options)
+    return {"peak_resident_bytes": status_bytes("VmHWM")}
+
+
 if __name__ == "__main__":
     task = json.loads(sys.argv[1])
     work = {
@@ -165,6 +173,7 @@ if __name__ == "__main__":
         "change": change,
         "batches": batches,
         "bands": banded.one_size,
+        "dedup": dedup,
         "tasks-dedup": tasked.dedup_once,
         "tasks-store": tasked.build_once,
     }

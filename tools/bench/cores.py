@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 import fpstore
 from bench.cleaners import rensa
-from bench.harness import Bench, Result, processor_seconds, ratio
+from bench.harness import Bench, Result, processor_seconds, ratio, run_child
 from bench.local_texts import SMOKE_BYTES, texts_here
 
 MAX_BYTES, GROUP_ROWS, FILES = 450 << 20, 5000, 4
@@ -61,6 +61,11 @@ def cores(bench: Bench) -> Result:
         }
         if name.endswith(", 2"):
             out[name]["faster_than_one"] = ratio(walls[name.replace(", 2", ", 1")], walls[name])
+    out["peak_mb"] = {
+        f"{name}, {memory or 'default'}": source.peak(name, memory)
+        for name in ("corpus.parquet", "corpus.jsonl")
+        for memory in (None, "64MiB")
+    }
     if not bench.smoke:
         for name, path in (("gil", source.path), ("gil_of_lines", source.lines_path)):
             out[name] = {str(threads): _gil(path, threads) for threads in (1, 2)}
@@ -100,6 +105,13 @@ class _Source:
         command = [sys.executable, "-P", "-m", "fpstore", "dedup", "shards", "by-processes"]
         options = ["--text-field", "text", "--processes", "2", "--force", "--quiet"]
         subprocess.run([*command, *options], cwd=self._folder, check=True)
+
+    def peak(self, source: str, memory: str | None) -> int:
+        """Return the peak of the memory of a deduplication on two threads, in MB."""
+        path = self._folder / source
+        task = {"do": "dedup", "path": str(path), "output": f"{path}.clean{path.suffix}"}
+        peak: int = run_child({**task, "memory": memory})["peak_resident_bytes"]
+        return round(peak / 1e6)
 
     def rensa(self) -> None:
         """Find groups as `bench.cleaners` does, and write the first row of each."""

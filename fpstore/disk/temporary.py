@@ -194,6 +194,7 @@ class NumbersWriter:
         self.size = 0
 
     def append(self, numbers: npt.NDArray[Any]) -> None:
+        """Add numbers behind those that are there, without a copy while they are in memory."""
         self._pieces.append(numbers)
         self.size += len(numbers)
         if self._spilled is None and self.size * self._kind.itemsize > self._memory:
@@ -204,6 +205,7 @@ class NumbersWriter:
             self._pieces = []
 
     def finish(self) -> npt.NDArray[Any]:
+        """Return all numbers, in memory or mapped; nothing can be added then."""
         if self._spilled is not None:
             return self._spilled.finish()
         if len(self._pieces) == 1:

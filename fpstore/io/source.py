@@ -580,7 +580,7 @@ def batch_of_values(
     known, left_out = np.ones(len(next(iter(columns.values()))), bool), list[OmittedRow]()
     labels = tuple(column_labels(columns[name], name, row_error) for name in projection.labels)
     for group in projection.needed:
-        known &= np.logical_or.reduce([_are_values(columns[name]) for name in group])
+        known &= np.logical_or.reduce([_not_null(columns[name]) for name in group])
     if not known.all():
         places = np.flatnonzero(known).tolist()
         if projection.id is not None:
@@ -633,7 +633,7 @@ def batch_of_values(
     return batch
 
 
-def _are_values(values: Sequence[Any]) -> Flags:
+def _not_null(values: Sequence[Any]) -> Flags:
     """Return which values are not None."""
     if isinstance(values, TextColumn):
         return np.ones(len(values), bool)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fpstore import _kernel
 from fpstore.base.aliases import Array, Flags, Words
 from fpstore.base.arguments import MAX_ID_BYTES
 from fpstore.base.arrays import list_lims, order_keys, spans
@@ -669,9 +670,8 @@ def joined_values(array: Any) -> tuple[npt.NDArray[Any], bytes]:
     The array has no nulls.
     """
     bounds, data = _offsets(array), array.buffers()[2]
-    return bounds, data[int(bounds[0]) : int(bounds[-1])].to_pybytes() if bounds[-1] > bounds[
-        0
-    ] else b""
+    start, end = int(bounds[0]), int(bounds[-1])
+    return bounds, b"" if data is None else _kernel.copy_bytes(data, start, end)
 
 
 def _offsets(array: Any) -> npt.NDArray[Any]:

@@ -38,7 +38,7 @@ class _Decoder:
 
     def struct(self) -> Struct:
         fields, number = Struct(), 0
-        while header := self._take(1)[0]:
+        while header := self._byte():
             step, kind = header >> 4, header & 15
             number = number + step if step else self._value(_SHORT)
             fields[number] = Field(kind, self._value(kind))
@@ -60,11 +60,15 @@ class _Decoder:
         return None
 
     def _list(self) -> tuple[int, list[Any]]:
-        header = self._take(1)[0]
+        header = self._byte()
         size, kind = header >> 4, header & 15
         if size == _LONG_LIST:
             size = self._varint()
         return kind, [self._value(_element(kind)) for _ in range(size)]
+
+    def _byte(self) -> int:
+        self._at += 1
+        return self._data[self._at - 1]
 
     def _take(self, size: int) -> bytes:
         self._at += size
@@ -72,7 +76,7 @@ class _Decoder:
 
     def _varint(self) -> int:
         number = shift = 0
-        while (byte := self._take(1)[0]) > 0x7F:
+        while (byte := self._byte()) > 0x7F:
             number |= (byte & 0x7F) << shift
             shift += 7
         return number | byte << shift

@@ -56,6 +56,17 @@ def test_the_characters_of_texts_of_every_length_are_counted():
             _kernel.count_characters(b"ab", np.array(offsets, np.uint64))
 
 
+def test_bytes_of_a_buffer_are_copied():
+    buffer = pa.py_buffer(b"abcdef")
+    assert _kernel.copy_bytes(buffer, 2, 5) == b"cde"
+    assert _kernel.copy_bytes(buffer, 6, 6) == _kernel.copy_bytes(b"", 0, 0) == b""
+    for start, end in [(0, 7), (4, 3)]:
+        with pytest.raises(ValueError, match="bytes run past the buffer"):
+            _kernel.copy_bytes(buffer, start, end)
+    with pytest.raises(TypeError):
+        _kernel.copy_bytes("text", 0, 1)
+
+
 def test_texts_of_a_column_are_replaced_and_filtered():
     for texts in ({}, {0: "x"}, {3: "", 4: "\u4e2d"}, dict.fromkeys(range(len(TEXTS)), "y")):
         expected = [texts.get(place, text) for place, text in enumerate(TEXTS)]

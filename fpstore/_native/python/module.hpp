@@ -113,6 +113,23 @@ class BytesBuffer {
   nb::object bytes_;
 };
 
+// The bytes of an object that has the buffer interface.
+class View {
+ public:
+  explicit View(nb::object object) : object_(std::move(object)) {
+    if (PyObject_GetBuffer(object_.ptr(), &buffer_, PyBUF_SIMPLE)) throw nb::python_error();
+  }
+  ~View() { PyBuffer_Release(&buffer_); }
+  View(const View&) = delete;
+  View& operator=(const View&) = delete;
+  const uint8_t* data() const { return static_cast<const uint8_t*>(buffer_.buf); }
+  size_t size() const { return static_cast<size_t>(buffer_.len); }
+
+ private:
+  nb::object object_;
+  Py_buffer buffer_;
+};
+
 // An array of `words` columns, which owns the values.
 template <class T>
 nb::object array_of(std::vector<T> values, unsigned words = 1) {

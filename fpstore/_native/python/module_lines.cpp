@@ -88,6 +88,16 @@ nb::tuple cut_strings(nb::bytes data, Words starts, Words ends) {
   return nb::make_tuple(out.bytes(size), out_ends.array(n));
 }
 
+// Bytes of a buffer, which other threads do not wait for.
+nb::object copy_bytes(nb::object buffer, uint64_t start, uint64_t end) {
+  const View source(std::move(buffer));
+  need(start <= end && end <= source.size(), "bytes run past the buffer");
+  BytesBuffer out(end - start);
+  uint8_t* const to = out.get();
+  call([&] { memcpy(to, source.data() + start, end - start); });
+  return out.bytes(end - start);
+}
+
 // The number of characters of each text: text i is at [offsets[i], offsets[i + 1]).
 nb::object characters_of(nb::bytes data, Words offsets) {
   const size_t n = count_of_spans(data.size(), offsets);
@@ -140,6 +150,7 @@ void bind_lines(nb::module_& m) {
   m.def("read_json_lines", &read_json, "lines"_a, "names"_a);
   m.def("count_lines", &count, "lines"_a);
   m.def("nonblank_lines", &nonblank_lines, "lines"_a);
+  m.def("copy_bytes", &copy_bytes, "buffer"_a, "start"_a, "end"_a);
   m.def("count_characters", &characters_of, "data"_a, "offsets"_array);
   m.def("cut_lines", &cut_text_lines, "text"_a, "separators"_a);
   m.def("read_hexadecimal", &read_hexadecimal_rows, "text"_a, "starts"_array, "ends"_array,

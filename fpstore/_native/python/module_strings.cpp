@@ -7,24 +7,11 @@
 namespace fpstore {
 namespace {
 
-// An item of a sequence of buffers.
-class View {
- public:
-  View(nb::handle buffers, size_t i)
-      : item_(nb::steal(PySequence_GetItem(buffers.ptr(), static_cast<Py_ssize_t>(i)))) {
-    if (!item_.is_valid() || PyObject_GetBuffer(item_.ptr(), &buffer_, PyBUF_SIMPLE))
-      throw nb::python_error();
-  }
-  ~View() { PyBuffer_Release(&buffer_); }
-  View(const View&) = delete;
-  View& operator=(const View&) = delete;
-  const uint8_t* data() const { return static_cast<const uint8_t*>(buffer_.buf); }
-  size_t size() const { return static_cast<size_t>(buffer_.len); }
-
- private:
-  nb::object item_;
-  Py_buffer buffer_;
-};
+nb::object item_of(nb::handle sequence, size_t i) {
+  nb::object item = nb::steal(PySequence_GetItem(sequence.ptr(), static_cast<Py_ssize_t>(i)));
+  if (!item.is_valid()) throw nb::python_error();
+  return item;
+}
 
 // The frame of a value; None if it is damaged.
 nb::object checked_frame(nb::bytes value, uint64_t seed) {
@@ -102,7 +89,7 @@ nb::object join_contents(nb::object contents, Words counts) {
   std::string data;
   std::vector<uint64_t> all, ends;
   for (size_t i = 0; i < n; ++i) {
-    const View content(contents, i);
+    const View content(item_of(contents, i));
     if (!find_all_ends(content, counts.data()[i], &ends)) return nb::none();
     uint64_t start = 0;
     for (uint64_t end : ends) {
@@ -125,7 +112,7 @@ nb::object place_strings(nb::object contents, Words counts, Words lims, Words ra
   std::vector<uint64_t> ends;
   uint64_t bytes = 0;
   for (size_t i = 0; i < n; ++i) {
-    const View content(contents, i);
+    const View content(item_of(contents, i));
     const uint64_t count = counts.data()[i], first = lims.data()[i], last = lims.data()[i + 1];
     need(first <= last && last <= ranks.size(), "lims descend, or run past the ranks");
     if (!find_all_ends(content, count, &ends)) return nb::none();
@@ -222,7 +209,7 @@ nb::list checked_values(Words keys, nb::object frames) {
   nb::list values;
   std::string value;
   for (size_t i = 0; i < n; ++i) {
-    const View frame(frames, i);
+    const View frame(item_of(frames, i));
     value.resize(kStringChecksumBytes);
     store32(reinterpret_cast<uint8_t*>(value.data()),
             static_cast<uint32_t>(xxh64(frame.data(), frame.size(), keys.data()[i])));

@@ -38,6 +38,9 @@ _TAG = re.compile(
     r"<(script|style)\b.*?(?:</\1\s*+>|\Z)|<!--.*?(?:-->|\Z)|<[a-z/!?][^>]*+>?",
     re.DOTALL | re.IGNORECASE,
 )
+# Eight digits that no zero begins are beyond the last character, as any more of them are; int()
+# refuses thousands.
+_NUMBER = re.compile(r"&#0*([0-9]{1,8})[0-9]*")
 
 
 def is_page(text: str) -> bool:
@@ -53,7 +56,7 @@ def is_page(text: str) -> bool:
 
 def without_tags(page: str) -> str:
     """Return the text of a page without tags, scripts, styles and comments, entities resolved."""
-    return html.unescape(_TAG.sub(" ", page))
+    return html.unescape(_NUMBER.sub(r"&#\1", _TAG.sub(" ", page)))
 
 
 @dataclass(frozen=True)

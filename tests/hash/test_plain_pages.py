@@ -74,6 +74,24 @@ def test_the_text_of_a_page(page, words):
     assert " ".join(without_tags(page).split()) == words
 
 
+@pytest.mark.parametrize(
+    ("digits", "character"),
+    [
+        ("0" * 5000 + "65", "A"),
+        ("65" + "0" * 5000, "\ufffd"),
+        ("0" * 5000, "\ufffd"),
+        ("1114111", ""),
+        ("01114112", "\ufffd"),
+        ("100000065", "\ufffd"),
+    ],
+)
+def test_numbers_of_characters_may_be_of_any_length(digits, character):
+    for end in (";", "x", ""):
+        text = without_tags(f"<html>&#{digits}{end}")
+        assert text == f" {character}{end.strip(';')}"
+    assert PlainPages(SimHash()).fingerprint(f"<html>{FOX} &#{digits};") is not None
+
+
 PIECES = [
     *"<>/!?-& ;#xXsp_9a\n\t\x1c\x85\xa0\u1680\u2028\u3000\u00e9\u4e2d\U0001f600",
     *("\u017f", "\u0131", "\u0130", "\u212a"),  # letters of ASCII in another case

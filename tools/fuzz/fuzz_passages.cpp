@@ -59,22 +59,14 @@ std::vector<Place> slow_words(const std::string& text) {
   return words;
 }
 
-// Memory of just a size, so that the sanitizer sees what is read behind it.
-template <class T>
-std::unique_ptr<T[]> exact(const T* data, size_t size) {
-  std::unique_ptr<T[]> out(new T[size]);
-  std::copy(data, data + size, out.get());
-  return out;
-}
-
 std::vector<Place> words_of(const std::string& text, const std::vector<uint64_t>& numbers,
                             size_t* count) {
-  const auto bytes = exact(reinterpret_cast<const uint8_t*>(text.data()), text.size());
+  const auto bytes = fuzz::exact(text);
   const size_t n = numbers.size();
   const std::unique_ptr<uint64_t[]> starts(new uint64_t[n]), ends(new uint64_t[n]);
   std::fill_n(starts.get(), n, text.size());
   std::fill_n(ends.get(), n, text.size());
-  const auto word_numbers = exact(numbers.data(), n);
+  const auto word_numbers = fuzz::exact(numbers);
   *count = word_bounds(bytes.get(), text.size(), word_numbers.get(), n, starts.get(), ends.get());
   std::vector<Place> out;
   for (size_t i = 0; i < n; ++i) out.push_back({starts[i], ends[i]});
@@ -105,8 +97,8 @@ class Texts {
   // Calls use with the texts as the kernel takes them.
   template <class Use>
   void with(Use use) const {
-    const auto bytes = exact(reinterpret_cast<const uint8_t*>(bytes_.data()), bytes_.size());
-    const auto offsets = exact(offsets_.data(), offsets_.size());
+    const auto bytes = fuzz::exact(bytes_);
+    const auto offsets = fuzz::exact(offsets_);
     use(UnitTexts{bytes.get(), offsets.get(), units_.size(), words_});
   }
 
@@ -184,7 +176,7 @@ Windows windows_of(const Texts& texts, const Lengths& lengths, const std::vector
   texts.with([&](const UnitTexts& unit_texts) {
     std::vector<uint64_t> keys;
     const std::unique_ptr<uint64_t[]> units(new uint64_t[texts.count()]);
-    const auto chosen = exact(grams.data(), grams.size());
+    const auto chosen = fuzz::exact(grams);
     window_keys(unit_texts, lengths, chosen.get(), grams.size(), &keys, &out.places, units.get(),
                 nullptr);
     for (size_t i = 0; i < texts.count(); ++i) REQUIRE(units[i] == texts.units()[i].size());

@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <memory_resource>
+#include <string>
 #include <vector>
 
 #include "format/huffman.hpp"
+#include "format/span.hpp"
 #include "format/xxh64.hpp"
 #include "isa/kernels.hpp"
 
@@ -68,6 +71,28 @@ class Arena {
     return *made;
   }
 };
+
+// A copy in memory of just its size, so that the sanitizer sees what is read behind it.
+template <class T>
+class ExactCopy {
+ public:
+  ExactCopy(const T* values, size_t size) : data_(new T[size]), size_(size) {
+    std::copy(values, values + size, data_.get());
+  }
+  const T* get() const { return data_.get(); }
+  fpstore::Span<const T> span() const { return {data_.get(), size_}; }
+
+ private:
+  std::unique_ptr<T[]> data_;
+  size_t size_;
+};
+template <class T>
+ExactCopy<T> exact(const std::vector<T>& values) {
+  return {values.data(), values.size()};
+}
+inline ExactCopy<uint8_t> exact(const std::string& text) {
+  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
+}
 
 // What is left to chance, not to a byte of the input: the fuzzer would keep such a byte, and all
 // that it makes of the input would take as long. One case in 64 is large and one in 8 not small;

@@ -167,10 +167,12 @@ def parse_memory(memory: int | str | None) -> int:
 
 def memory_of_each(memory: int | str | None, processes: int) -> int:
     """Return the share of each process in a memory budget; InputError if it is too small."""
-    share = parse_memory(memory) // processes
+    budget = parse_memory(memory)
+    share = budget // processes
     if share < MIN_MEMORY:
         raise InputError(
-            f"memory must be at least 64MiB for each of {processes} processes, got {show(memory)}",
+            f"memory must be at least {64 * processes}MiB for {processes} processes, got "
+            f"{budget >> 20}MiB",
             got=memory,
             argument="memory",
         )

@@ -496,3 +496,11 @@ def test_file_names_may_hold_line_breaks(tmp_path):
     assert summary["documents"] == 40
     assert sorted(files_in(tmp_path / "one")) == ["a\nb.csv", "p.csv"]
     assert len(result.kept) < 40
+
+
+def test_memory_is_for_all_processes(tmp_path):
+    """The number of bytes that was given as 64MiB was told."""
+    pq.write_table(pa.table({"text": ["a b c"]}), tmp_path / "a.parquet")
+    paths = tmp_path / "a.parquet", tmp_path / "b.parquet", "--text-field", "text"
+    message = failure("dedup", *paths, "--processes", 3, "--memory", "128MiB", code=2)
+    assert "--memory: must be at least 192MiB for 3 processes, got 128MiB" in message

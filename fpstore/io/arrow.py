@@ -58,12 +58,10 @@ def is_text(column_type: Any) -> bool:
 
 def filter_rows(table: Any, flags: Flags) -> Any:
     """Return the rows of a table or a record batch whose flags are set; types stay."""
-    import pyarrow
-
     schema, plain = table.schema, _schema_without_views(table.schema)
     if plain == schema:
-        return table.filter(pyarrow.array(flags))
-    return table.cast(plain).filter(pyarrow.array(flags)).cast(schema)
+        return table.filter(arrow_array(flags))
+    return table.cast(plain).filter(arrow_array(flags)).cast(schema)
 
 
 def with_texts(batch: Any, column: str, texts: list[str | None], flags: Flags, schema: Any) -> Any:
@@ -251,7 +249,7 @@ def without_views(schema: Any) -> Any:
     for field in schema:
         sample = pyarrow.record_batch([pyarrow.nulls(2, field.type)], ["c"])
         try:
-            sample.filter(pyarrow.array([True, False]))
+            sample.filter(arrow_array(np.array([True, False])))
         except pyarrow.ArrowNotImplementedError:
             raise InputError(
                 f"column {field.name!r} has type {field.type}; pyarrow cannot take some rows of "
@@ -533,7 +531,7 @@ def _fingerprints(column: Any, projection: Projection, row_error: RowError) -> W
                 else message,
             )
         return width.from_bytes(np.frombuffer(content, np.uint8))
-    values = column.to_numpy(zero_copy_only=False)
+    values = plain_values(column)
     numbers = unsigned(values, width)
     large = first_too_large(numbers, width)
     if large is not None:
@@ -546,7 +544,7 @@ def _fingerprints(column: Any, projection: Projection, row_error: RowError) -> W
 def _ids(column: Any, rule: IdRule | None, row_error: RowError) -> IdColumn:
     refuse_nulls(column, "id", row_error)
     if not is_text(column.type):
-        values = column.to_numpy(zero_copy_only=False)
+        values = plain_values(column)
         if values.dtype.kind == "i" and len(values) and values.min() < 0:
             row = int(np.argmax(values < 0))
             raise row_error(row, f"the id {values[row]} is negative")
@@ -568,8 +566,8 @@ def _scores(column: Any, projection: Projection, row_error: RowError) -> Words:
     plain = str(column.type).removeprefix("u").startswith(("int", "float", "double"))
     if plain and not projection.alike_scores:  # all batches have this type
         is_valid, values = (
-            np.asarray(column.is_valid()),
-            np.asarray(column.fill_null(0).to_numpy(zero_copy_only=False)),
+            plain_values(column.is_valid()),
+            plain_values(column),
         )
         if not np.isnan(values).any():  # below, an error names the row
             return np.stack(
@@ -633,7 +631,7 @@ def _texts(
         return texts(to_plain(column)), None
     used, which = np.unique(dictionary_codes(column), return_inverse=True)
     try:
-        return texts(to_plain(column.dictionary).take(_array(used))), which
+        return texts(to_plain(column.dictionary).take(arrow_array(used))), which
     except InputError:  # of a value of the dictionary: the first row that has it is named
         string_column(to_plain(column).fill_null(""), "text", named_error)
         raise
@@ -641,9 +639,9 @@ def _texts(
 
 def _is_valid(column: Any) -> Flags:
     """Return which values are not null, also of a dictionary with a null among its values."""
-    is_valid: Flags = column.is_valid().to_numpy(zero_copy_only=False)
+    is_valid: Flags = plain_values(column.is_valid())
     if getattr(getattr(column, "dictionary", None), "null_count", 0):
-        values = column.dictionary.is_valid().to_numpy(zero_copy_only=False)
+        values = plain_values(column.dictionary.is_valid())
         is_valid = is_valid & values[dictionary_codes(column)]
     return is_valid
 
@@ -659,9 +657,25 @@ def to_plain(column: Any) -> Any:
 def refuse_nulls(column: Any, noun: str, row_error: RowError) -> None:
     """Raise InputError for the first null of an array."""
     if column.null_count:
-        raise row_error(
-            int(np.argmax(column.is_null().to_numpy(zero_copy_only=False))), f"the {noun} is null"
-        )
+        raise row_error(int(np.argmax(plain_values(column.is_null()))), f"the {noun} is null")
+
+
+def plain_values(array: Any) -> npt.NDArray[Any]:
+    """Return the values of an array of numbers or flags, with 0 for a null.
+
+    ``to_numpy`` of the array would import pandas, which takes longer than a small job.
+    """
+    from pyarrow import types
+
+    data, rows = array.buffers()[1] or b"", slice(array.offset, array.offset + len(array))
+    if types.is_boolean(array.type):
+        bits = np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little")
+        values = bits[rows].view(bool)
+    else:
+        values = np.frombuffer(data, array.type.to_pandas_dtype())[rows]
+    if not array.null_count:
+        return values
+    return np.where(plain_values(array.is_valid()), values, values.dtype.type(0))
 
 
 def joined_values(array: Any) -> tuple[npt.NDArray[Any], bytes]:
@@ -708,10 +722,7 @@ def _decode(noun: str, string: bytes) -> str:
 
 def dictionary_codes(column: Any) -> npt.NDArray[np.intp]:
     """Return which value of its dictionary each value of an array is; a null is the first."""
-    codes: npt.NDArray[np.intp] = (
-        column.indices.fill_null(0).to_numpy(zero_copy_only=False).astype(np.intp)
-    )
-    return codes
+    return plain_values(column.indices).astype(np.intp)
 
 
 def value_bytes(column: Any) -> npt.NDArray[np.int64]:
@@ -728,9 +739,7 @@ def value_bytes(column: Any) -> npt.NDArray[np.int64]:
     if str(kind) in ("string_view", "binary_view") and count:
         # a length, then where the bytes are
         views = np.frombuffer(column.buffers()[1], np.int32).reshape(-1, 4)
-        sizes = np.where(
-            column.is_valid().to_numpy(zero_copy_only=False), views[column.offset :][:count, 0], 0
-        )
+        sizes = np.where(plain_values(column.is_valid()), views[column.offset :][:count, 0], 0)
     elif is_text(kind) or types.is_binary(kind) or types.is_large_binary(kind):
         sizes = np.diff(_offsets(column))
     else:
@@ -750,12 +759,6 @@ def cut_pieces(batch: Any, most: int) -> Iterator[tuple[int, Any]]:
         sizes += value_bytes(column)
     for rows in spans(list_lims(sizes), most):
         yield rows.start, batch.slice(rows.start, rows.stop - rows.start)
-
-
-def _array(values: npt.NDArray[Any]) -> Any:
-    import pyarrow
-
-    return pyarrow.array(values)
 
 
 def arrays_of_column(column: Any, rows: int) -> Iterator[Array]:
@@ -810,7 +813,7 @@ def array_of_lists(column: Any, done: int) -> Array:
     numbers = column.flatten()
     hole = "holds a null: vectors have a number in every place"
     refuse_nulls(numbers, "", lambda place, _: InputError(f"vector {done + place // size}: {hole}"))
-    array: Array = numbers.to_numpy(zero_copy_only=False).reshape(len(column), size)
+    array: Array = plain_values(numbers).reshape(len(column), size)
     return array
 
 

@@ -153,8 +153,11 @@ def arrow_array(values: Words | npt.NDArray[Any] | list[str]) -> Any:
     if isinstance(values, list):
         return pyarrow.array(values, pyarrow.string())
     if values.ndim == 1:
-        return pyarrow.array(values)
-    data = pyarrow.py_buffer(np.ascontiguousarray(values))
-    return pyarrow.FixedSizeBinaryArray.from_buffers(
-        pyarrow.binary(values.shape[1]), len(values), [None, data]
+        column_type = pyarrow.from_numpy_dtype(values.dtype)
+    else:
+        column_type = pyarrow.binary(values.shape[1])
+    data = np.packbits(values, bitorder="little") if values.dtype == bool else values
+    # pyarrow.array would import pandas, which takes longer than a small job
+    return pyarrow.Array.from_buffers(
+        column_type, len(values), [None, pyarrow.py_buffer(np.ascontiguousarray(data))]
     )

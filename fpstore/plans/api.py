@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator, Mapping
@@ -11,7 +12,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from functools import lru_cache
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from typing import Any, NamedTuple
 
 from fpstore.base import keywords
@@ -47,6 +48,7 @@ from fpstore.work.folder import PLAN_FILE, PlanFolder, remove_files
 from fpstore.work.places import full_uri, open_place
 
 PathLike = str | os.PathLike[str]
+PRELOADED = re.compile(r"(fpstore|pyarrow)\b")  # modules that tasks need
 _SIGNAL_OF_PARENT = 1  # PR_SET_PDEATHSIG of prctl(2)
 WORKS: dict[type, type[Work]] = {
     DedupSpec: DedupWork,
@@ -288,8 +290,8 @@ class Plan:
     ) -> None:
         """Run all remaining tasks, stage by stage, in processes of this machine.
 
-        Each process has one thread. It imports the script that calls this: put the call under
-        ``if __name__ == "__main__":``.
+        A process has one thread, or several in a stage with fewer tasks than processes. It imports
+        the script that calls this: put the call under ``if __name__ == "__main__":``.
 
         Parameters
         ----------
@@ -313,16 +315,27 @@ class Plan:
         task_memory = memory_of_each(memory, count)
         check_progress(progress)
         done = self._folder.done()
-        context = get_context("spawn")
+        # processes are forked from one that imports nothing but what this one has imported
+        context = get_context("forkserver")
+        context.set_forkserver_preload([name for name in sys.modules if PRELOADED.match(name)])
         has_begun = context.RawValue("b", 0)
         with ProcessPoolExecutor(
-            count, context, _begin_process, (os.getpid(), has_begun, keywords.options)
+            count, context, _begin_process, (has_begun, keywords.options, dict(os.environ))
         ) as pool:
             for stage, indexes in self._folder.task_ranges():
                 remaining = [index for index in indexes if index not in done]
                 try:
+                    # the tasks of a small stage share the threads of all processes
+                    threads = max(count // max(len(remaining), 1), 1)
                     _run_stage(
-                        pool, self, remaining, task_memory, stage.name, stage.tasks, progress
+                        pool,
+                        self,
+                        remaining,
+                        threads,
+                        task_memory * threads,
+                        stage.name,
+                        stage.tasks,
+                        progress,
                     )
                 except BrokenProcessPool as error:
                     raise _pool_error(self.path, stage.name, bool(has_begun.value)) from error
@@ -406,13 +419,15 @@ def _run_stage(
     pool: ProcessPoolExecutor,
     plan: Plan,
     indexes: list[int],
+    threads: int,
     memory: int,
     stage: str,
     total: int,
     progress: Progress | None,
 ) -> None:
     running = [
-        pool.submit(_run_in_process, plan.path, plan.digest, index, memory) for index in indexes
+        pool.submit(_run_in_process, plan.path, plan.digest, index, threads, memory)
+        for index in indexes
     ]
     done = total - len(running)
     for job in as_completed(running):
@@ -436,21 +451,26 @@ def _pool_error(path: str, stage: str, has_begun: bool) -> FpstoreError:
     return StorageError(f"{message}, with fewer processes if memory was short", path=path)
 
 
-def _begin_process(parent: int, has_begun: Any, options: Mapping[str, str] | None) -> None:
-    """Note that a process has begun, and end it when its parent is killed.
+def _begin_process(
+    has_begun: Any, options: Mapping[str, str] | None, environment: Mapping[str, str]
+) -> None:
+    """Note that a process has begun, and end it when the process that began it is killed.
 
     Else it would wait for tasks forever. Tasks may be killed at any time.
     """
     has_begun.value = 1
     keywords.options = options
-    if sys.platform == "linux":
+    os.environ.clear()  # that of the server is as old as the server
+    os.environ.update(environment)
+    if sys.platform == "linux":  # the server ends with the process that began it
         ctypes.CDLL(None).prctl(_SIGNAL_OF_PARENT, signal.SIGKILL)
-    if os.getppid() != parent:
+    parent = parent_process()
+    if parent is None or not parent.is_alive():
         os._exit(1)
 
 
-def _run_in_process(path: str, digest: str, index: int, memory: int) -> bool:
-    return open_plan_once(path, digest).run(index, memory=memory)
+def _run_in_process(path: str, digest: str, index: int, threads: int, memory: int) -> bool:
+    return open_plan_once(path, digest).run(index, threads=threads, memory=memory)
 
 
 @lru_cache(maxsize=4)

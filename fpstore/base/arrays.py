@@ -47,15 +47,16 @@ def list_numbers(lims: Lims) -> npt.NDArray[np.intp]:
     return np.repeat(np.arange(len(lims) - 1), np.diff(lims))
 
 
-def slices(
+def lists_at(
     values: npt.NDArray[Number], starts: npt.NDArray[Any], sizes: npt.NDArray[Any]
 ) -> npt.NDArray[Number]:
-    """Return ``values[start:start + size]`` of each slice, one after the other."""
-    lengths = sizes.astype(np.int64)
-    before = np.cumsum(lengths) - lengths
-    places = np.arange(int(lengths.sum())) + np.repeat(starts.astype(np.int64) - before, lengths)
-    out: npt.NDArray[Number] = values[places]
-    return out
+    """Return ``values[start:start + size]`` of each list, one after the other, read-only."""
+    row_bytes = np.uint64(values.nbytes // max(len(values), 1))
+    first_bytes = starts.astype(np.uint64) * row_bytes
+    data, _ = _kernel.cut_strings(
+        np.ascontiguousarray(values), first_bytes, first_bytes + sizes.astype(np.uint64) * row_bytes
+    )
+    return np.frombuffer(data, values.dtype).reshape(-1, *values.shape[1:])
 
 
 def is_run_start(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:

@@ -101,18 +101,19 @@ class StringColumn:
         """Return the strings whose flags are set, and empty ones in place of the others."""
         if flags.all():
             return self
-        sizes = self.sizes
-        data = np.frombuffer(self.data, np.uint8)[
-            np.repeat(flags, sizes.astype(np.int64))
-        ].tobytes()
-        return StringColumn(data, np.cumsum(np.where(flags, sizes, np.uint64(0)), dtype=np.uint64))
+        ends = np.cumsum(np.where(flags, self.sizes, np.uint64(0)), dtype=np.uint64)
+        return StringColumn(self.filter(flags).data, ends)
 
     def filter(self, flags: npt.NDArray[np.bool_]) -> StringColumn:
         """Return the strings whose flags are set."""
         if flags.all():
             return self
-        blanked = self.with_blanks(flags)
-        return StringColumn(blanked.data, blanked.ends[flags])
+        return self.take(np.flatnonzero(flags))
+
+    def take(self, places: npt.NDArray[np.intp]) -> StringColumn:
+        """Return the strings at some places."""
+        ends = self.ends[places]
+        return StringColumn(*_kernel.cut_strings(self.data, ends - self.sizes[places], ends))
 
     def hashes(self) -> Words:
         """Return the :func:`string_hash` of each string."""

@@ -13,7 +13,7 @@ import xxhash
 
 from fpstore.base.aliases import Counts, Flags, Item_contra, Words
 from fpstore.base.arguments import check_choice, is_iterable
-from fpstore.base.arrays import HALF_BITS, list_lims, slices
+from fpstore.base.arrays import HALF_BITS, list_lims, lists_at
 from fpstore.base.pools import map_in_order
 from fpstore.base.resources import parse_threads
 from fpstore.base.width import WORD_BITS, Width
@@ -123,7 +123,7 @@ class FeatureSets(NamedTuple):
         if places.dtype == bool and int(sizes.sum()) == len(self.features):
             features = self.features  # only sets without features go: blank texts
         else:
-            features = slices(self.features, list_lims(self.sizes)[:-1][places], sizes)
+            features = lists_at(self.features, list_lims(self.sizes)[:-1][places], sizes)
         return FeatureSets(features, sizes, self.digests[places], self.samples[places])
 
 

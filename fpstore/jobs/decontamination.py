@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from fpstore.base.aliases import Flags, Words
 from fpstore.base.arguments import check_choice, check_number, check_whole
-from fpstore.base.arrays import list_lims, slices
+from fpstore.base.arrays import list_lims, lists_at
 from fpstore.base.keywords import keyword
 from fpstore.base.pools import map_in_order
 from fpstore.base.resources import Resources
@@ -310,7 +310,7 @@ def _find_near_duplicates(
         sizes, benchmark_sizes = np.diff(lims), np.diff(benchmark_lims)
         pair = np.repeat(np.arange(len(sizes)), sizes)  # of each candidate
         benchmark_rows = compared_rows[
-            slices(benchmark_numbers, benchmark_lims[:-1][pair], benchmark_sizes[pair]).view(
+            lists_at(benchmark_numbers, benchmark_lims[:-1][pair], benchmark_sizes[pair]).view(
                 np.int64
             )
         ]

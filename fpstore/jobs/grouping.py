@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.base.aliases import Flags, Lims, Words
-from fpstore.base.arrays import list_lims, list_numbers, slices, spans, stable_order
+from fpstore.base.arrays import list_lims, list_numbers, lists_at, spans, stable_order
 from fpstore.base.width import WORD_BITS, empty_rows_like
 from fpstore.io.scores import ranks_of_keys
 from fpstore.jobs.text_sets import TextSets
@@ -167,7 +167,7 @@ def _sort_groups(pieces: list[Members], leasts: Words) -> Members:
     starts, sizes = lims[:-1][order], np.diff(lims)[order]
     ordered, lims = np.empty_like(documents), list_lims(sizes)
     for groups in spans(lims, PIECE):
-        ordered[lims[groups.start] : lims[groups.stop]] = slices(
+        ordered[lims[groups.start] : lims[groups.stop]] = lists_at(
             documents, starts[groups], sizes[groups]
         )
     return Members(lims, ordered)

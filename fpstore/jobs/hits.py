@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.base.aliases import Counts, Flags, Lims, Words
-from fpstore.base.arrays import list_lims, slices, spans
+from fpstore.base.arrays import list_lims, lists_at, spans
 from fpstore.base.width import distances_between
 from fpstore.io.tables import Tabular, arrow_table
 from fpstore.jobs.ngrams import Benchmark
@@ -189,7 +189,7 @@ class Hits(Tabular):
             for batch in spans(list_lims(rows_of_owners), PIECE):
                 first, last = part.start + batch.start, part.start + batch.stop
                 span = slice(*np.searchsorted(owners, (first, last)).tolist())
-                rows = slices(self._benchmark.rows, lims[ranks[span]], sizes[span]).view(np.int64)
+                rows = lists_at(self._benchmark.rows, lims[ranks[span]], sizes[span]).view(np.int64)
                 yield self._hits_among(
                     np.repeat(owners[span], sizes[span]) * self._count + rows, first, last
                 )

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.base.aliases import Lims, NamedColumns, Words
-from fpstore.base.arrays import distinct_places, list_lims, nth_combinations, slices, spans
+from fpstore.base.arrays import distinct_places, list_lims, lists_at, nth_combinations, spans
 from fpstore.base.resources import Resources
 from fpstore.base.threads import cached_property
 from fpstore.base.width import Distances, Width, empty_rows
@@ -88,7 +88,7 @@ class _IdNumbers(NamedTuple):
         used, places = np.unique(self.places[pairs], return_inverse=True)
         sizes = np.diff(self.lims)[used]
         return _IdNumbers(
-            list_lims(sizes), slices(self.numbers, self.lims[:-1][used], sizes), places
+            list_lims(sizes), lists_at(self.numbers, self.lims[:-1][used], sizes), places
         )
 
 

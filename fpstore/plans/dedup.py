@@ -366,7 +366,10 @@ class DedupWork(Work):
 
     @stage("pairs")
     def _pairs(self, number: int, writer: PieceWriter, resources: Resources) -> None:
-        write_pairs(self.plan, number, writer, resources)
+        assert self.job.rule is not None
+        # several slices share the features of a pair
+        least = 0.0 if self._overlap_bits[1] else self.job.rule.least_containment
+        write_pairs(self.plan, number, writer, least, resources)
 
     @stage("candidates")
     def _candidates(self, number: int, writer: PieceWriter, resources: Resources) -> None:

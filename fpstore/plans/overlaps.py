@@ -8,7 +8,6 @@ sends the smaller text to the part of the larger one; *check* compares both.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -21,8 +20,8 @@ from fpstore.base.arrays import (
     distinct_places,
     is_run_start,
     list_lims,
+    lists_at,
     repeated_places,
-    slices,
 )
 from fpstore.base.resources import Resources
 from fpstore.building.external_sort import Sorter
@@ -71,7 +70,7 @@ def write_sets(
 
     ``within`` has the keys of the values inside of which these texts are compared.
     """
-    features = slices(texts.features, texts.lims[places], texts.sizes[places])
+    features = lists_at(texts.features, texts.lims[places], texts.sizes[places])
     sets = FeatureSets(features, texts.sizes[places], texts.digests[places], texts.samples[places])
     columns: list[npt.NDArray[Any]] = [*sets, texts.chars[places]]
     for name, column in zip(SETS, columns, strict=True):
@@ -133,9 +132,9 @@ def write_samples(plan: PlanFolder, part: int, writer: PieceWriter, bits: int) -
         is_first[pieces.read("repeats", part)] = False
     places = np.flatnonzero(is_first)
     samples = texts.samples[places]
-    features = slices(texts.features, texts.lims[places], samples)
+    features = lists_at(texts.features, texts.lims[places], samples)
     if WITHIN in hashed:
-        features ^= np.repeat(salts_of(hashed.read(WITHIN)[places]), samples)
+        features = features ^ np.repeat(salts_of(hashed.read(WITHIN)[places]), samples)
     sizes = np.repeat(texts.sizes[places], samples)
     feature_slices = slice_places(mix(features.astype(np.uint64) << np.uint64(HALF_BITS)), bits)
     writer.add_slices("features", features, feature_slices)
@@ -143,8 +142,13 @@ def write_samples(plan: PlanFolder, part: int, writer: PieceWriter, bits: int) -
     writer.add_slices("sizes", sizes, feature_slices)
 
 
-def write_pairs(plan: PlanFolder, number: int, writer: PieceWriter, resources: Resources) -> None:
-    """Write the pairs of the texts of a slice that share a feature, by the smaller one's part."""
+def write_pairs(
+    plan: PlanFolder, number: int, writer: PieceWriter, least: float, resources: Resources
+) -> None:
+    """Write the pairs of the texts of a slice that share a feature, by the smaller one's part.
+
+    Pairs that share too few features of the slice for ``least`` are left out.
+    """
     sampled = plan.results("sample")
     features, sizes = (concatenate_arrays(sampled, name, number) for name in ("features", "sizes"))
     numbers = np.concatenate(
@@ -156,7 +160,7 @@ def write_pairs(plan: PlanFolder, number: int, writer: PieceWriter, resources: R
     order = largest_first(text_sizes)
     samples = Sorter(resources.memory // 2, None, len(features), threads=resources.threads)
     samples.add(features.astype(np.uint64), ranks_of(order)[texts])
-    pairs = shared_pairs(samples, order.astype(np.uint32), text_sizes, 0.0, resources)
+    pairs = shared_pairs(samples, order.astype(np.uint32), text_sizes, least, resources)
     shared, crowded = _join_pairs(list(pairs))
     smaller, larger = (distinct[side.view(np.intp)] for side in (shared.smaller, shared.larger))
     parts, places = split_numbers(smaller)
@@ -223,16 +227,10 @@ def _write_texts(
     sent = np.concatenate([np.empty(0, np.intp), *distinct])
     lims = list_lims(list(map(len, distinct)))
     sizes = texts.sizes[sent]
-    ends = list_lims(sizes)
-    writer.add_slices("texts", sent.astype(np.uint32), _spans(lims))
-    writer.add_slices("sizes", sizes, _spans(lims))
-    writer.add_slices(
-        "features", slices(texts.features, texts.lims[sent], sizes), _spans(ends[lims])
-    )
-
-
-def _spans(lims: npt.NDArray[np.int64]) -> list[npt.NDArray[np.intp]]:
-    return [np.arange(start, end) for start, end in pairwise(lims.tolist())]
+    writer.add_ordered("texts", sent.astype(np.uint32), lims)
+    writer.add_ordered("sizes", sizes, lims)
+    features = lists_at(texts.features, texts.lims[sent], sizes)
+    writer.add_ordered("features", features, list_lims(sizes)[lims])
 
 
 def check_pairs(
@@ -278,12 +276,7 @@ def write_members(
     for name, column in (("sizes", sizes), ("digests", texts.digests[places])):
         writer.add_slices(name, column, slices_of_rows)
     writer.add_slices("chars", texts.chars[places], slices_of_rows)
-    positions = np.arange(len(texts.features), dtype=np.uint64)
-    writer.add_slices(
-        "features",
-        texts.features,
-        [slices(positions, starts[rows], sizes[rows]).view(np.intp) for rows in slices_of_rows],
-    )
+    writer.add_lists("features", texts.features, starts, sizes, slices_of_rows)
 
 
 def read_members(parts: list[Pieces], number: int) -> TextSets:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.base.aliases import Words
 from fpstore.base.arguments import check_choice, check_whole, is_iterable
-from fpstore.base.arrays import distinct_places, is_run_start, list_lims, list_numbers, slices
+from fpstore.base.arrays import distinct_places, is_run_start, list_lims, list_numbers, lists_at
 from fpstore.base.resources import Resources
 from fpstore.base.width import Width, row_words
 from fpstore.design.families import check_radius
@@ -294,7 +294,7 @@ class ProbeWork(Work):
             more, matches = sizes > self.spec.limit, matches.nearest(self.spec.limit)
             sizes = np.minimum(sizes, self.spec.limit)
         numbers = np.arange(len(matches.queries), dtype=np.uint64)
-        places = slices(numbers, list_lims(sizes)[:-1][owners], sizes[owners]).view(np.intp)
+        places = lists_at(numbers, list_lims(sizes)[:-1][owners], sizes[owners]).view(np.intp)
         first = sum(self.plan.result("queries", part).facts["rows"] for part in range(number))
         with self.store.open() as store:
             answers = Matches(

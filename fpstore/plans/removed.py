@@ -30,7 +30,7 @@ from fpstore.plans.shuffle import group_places, split_numbers
 from fpstore.query.id_lookup import ID_SLICE_ROWS
 from fpstore.work.folder import PlanFolder, Stage
 from fpstore.work.ids import concatenate_ids, plain_ids, take_ids
-from fpstore.work.pieces import Pieces, PieceWriter, runs
+from fpstore.work.pieces import Pieces, PieceWriter
 from fpstore.work.places import scratch_folder
 
 
@@ -54,7 +54,7 @@ def write_ranks(writer: PieceWriter, decided: list[Pieces], number: int) -> None
     ranks = np.empty(len(leasts), np.uint64)
     ranks[stable_order(leasts)] = np.arange(len(leasts), dtype=np.uint64)
     writer.facts["clusters"] = len(leasts)
-    writer.add_slices("ranks", ranks, runs(list_lims([len(pieces) for pieces in parts])))
+    writer.add_ordered("ranks", ranks, list_lims(list(map(len, parts))))
 
 
 def write_row_numbers(writer: PieceWriter, plan: PlanFolder, number: int) -> None:
@@ -76,11 +76,11 @@ def write_row_numbers(writer: PieceWriter, plan: PlanFolder, number: int) -> Non
     kept_strings = own_strings or any("near.kept.sizes" in pieces for pieces in hashed)
     writer.facts["strings"] = ["id"] * own_strings + ["kept"] * kept_strings
     writer.add("firsts", firsts)
-    slices = runs(decided.lims("removed"))
+    lims = decided.lims("removed")
     for name in ("removed", "kept"):
         parts, rows = split_numbers(decided.read(name))
-        writer.add_slices(name, firsts[parts] + rows.astype(np.uint64), slices)
-    writer.add_slices("clusters", ranks[decided.read("clusters").view(np.intp)], slices)
+        writer.add_ordered(name, firsts[parts] + rows.astype(np.uint64), lims)
+    writer.add_ordered("clusters", ranks[decided.read("clusters").view(np.intp)], lims)
 
 
 def write_list(

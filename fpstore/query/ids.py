@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.base.aliases import Lims, Words
-from fpstore.base.arrays import list_lims, slices
+from fpstore.base.arrays import list_lims, lists_at
 from fpstore.errors import InputError, NotStoredError, show
 from fpstore.format.dictionary import NO_NUMBER
 from fpstore.io.check import check_id, check_ids
@@ -74,7 +74,7 @@ def fingerprints_of(snapshot: Snapshot, ids: Any) -> tuple[Lims, Words]:
     fingerprints, numbers = snapshot.with_ids(wanted[stored])
     starts = np.searchsorted(numbers, wanted)
     sizes = np.where(stored, np.searchsorted(numbers, wanted, side="right") - starts, 0)
-    return list_lims(sizes), slices(fingerprints, starts, sizes)
+    return list_lims(sizes), lists_at(fingerprints, starts, sizes)
 
 
 def is_single_id(ids: object) -> bool:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.base.aliases import Groups, Lims, Words
-from fpstore.base.arrays import list_lims, slices, stable_order
+from fpstore.base.arrays import list_lims, lists_at, stable_order
 from fpstore.base.threads import cached_property
 from fpstore.base.width import row_order, row_place, row_places
 from fpstore.design.estimates import probe_nanoseconds
@@ -495,7 +495,7 @@ class StoreSnapshot(Snapshot):
         assert self._delta_kernel is not None
         starts = (np.cumsum(counts) - counts)[places]
         lims, new = self._delta_kernel.ids(
-            changed, list_lims(counts[places]), slices(ids, starts, counts[places]), self.version
+            changed, list_lims(counts[places]), lists_at(ids, starts, counts[places]), self.version
         )
         sizes = np.diff(lims).astype(np.uint64)
         stored = sizes > 0

@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.base.aliases import Words
-from fpstore.base.arrays import list_lims, slices
 from fpstore.base.keywords import keyword
 from fpstore.base.strings import StringColumn
 from fpstore.errors import InputError
@@ -27,10 +26,7 @@ def id_column_kind(snapshot: Snapshot) -> ColumnKind:
 def take_ids(ids: IdColumn, places: npt.NDArray[np.intp]) -> Any:
     if not isinstance(ids, StringColumn):
         return None if ids is None else ids[places]
-    sizes = ids.sizes[places].astype(np.int64)
-    starts = (ids.ends - ids.sizes)[places].astype(np.int64)
-    data = slices(np.frombuffer(ids.data, np.uint8), starts, sizes)
-    return StringColumn(data.tobytes(), list_lims(sizes)[1:].astype(np.uint64))
+    return ids.take(places)
 
 
 def as_strings(ids: Words | StringColumn) -> StringColumn:

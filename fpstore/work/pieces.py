@@ -14,13 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.base.aliases import Lims
-from fpstore.base.arrays import list_lims
+from fpstore.base.arrays import list_lims, lists_at
 from fpstore.base.pools import map_in_order
 from fpstore.base.strings import StringColumn
 from fpstore.disk.refusals import translate_refusals
 from fpstore.errors import CorruptStoreError
 from fpstore.io.source import IdColumn
-from fpstore.work.ids import take_ids
 from fpstore.work.places import Place
 
 MAGIC = b"fpspiece"
@@ -60,18 +59,29 @@ class PieceWriter:
             self._file.write(data)
 
     def add_slices(self, name: str, array: npt.NDArray[Any], slices: Slices) -> None:
-        """Write the values at places of an array, slice by slice.
+        """Write the values at places of an array, slice by slice."""
+        self.add_ordered(name, array[_all_places(slices)], list_lims(list(map(len, slices))))
+
+    def add_lists(
+        self, name: str, values: npt.NDArray[Any], starts: Lims, sizes: Lims, slices: Slices
+    ) -> None:
+        """Write lists of values, of which each row of a slice has one, slice by slice."""
+        places = _all_places(slices)
+        lims = list_lims(sizes[places])[list_lims(list(map(len, slices)))]
+        self.add_ordered(name, lists_at(values, starts[places], sizes[places]), lims)
+
+    def add_ordered(self, name: str, array: npt.NDArray[Any], lims: Lims) -> None:
+        """Write an array in which slices lie one after the other: slice i ends at lims[i + 1].
 
         A table has the end and a CRC-32 of each slice: the index has two arrays for any number of
         slices. Two rows of the table give the bounds of a slice: so its CRC-32 covers them too.
         """
-        ordered = np.ascontiguousarray(array[np.concatenate([np.empty(0, np.intp), *slices])])
-        ends = np.cumsum([len(places) for places in slices], dtype=np.uint64)
-        bounds = list(pairwise([0, *ends.tolist()]))
+        ordered = np.ascontiguousarray(array)
         checksums = [
             zlib.crc32(ordered[slice(*bound)].reshape(-1).view(np.uint8).data, _seed(*bound))
-            for bound in bounds
+            for bound in pairwise(lims.tolist())
         ]
+        ends = lims[1:].astype(np.uint64)
         self.add(f"{name}{TABLE}", np.stack([ends, np.array(checksums, np.uint64)], axis=1))
         self.add(name, ordered)
 
@@ -84,15 +94,10 @@ class PieceWriter:
 
     def add_id_slices(self, name: str, ids: IdColumn, slices: Slices) -> None:
         if isinstance(ids, StringColumn):
-            ordered = take_ids(ids, np.concatenate([np.empty(0, np.intp), *slices]))
-            lims = list_lims([len(places) for places in slices])
-            self.add_slices(f"{name}.sizes", ordered.sizes, runs(lims))
-            bytes_before = np.concatenate([np.zeros(1, np.uint64), ordered.ends])[lims].astype(
-                np.int64
-            )
-            self.add_slices(
-                f"{name}.data", np.frombuffer(ordered.data, np.uint8), runs(bytes_before)
-            )
+            sizes = ids.sizes.astype(np.int64)
+            self.add_slices(f"{name}.sizes", ids.sizes, slices)
+            data = np.frombuffer(ids.data, np.uint8)
+            self.add_lists(f"{name}.data", data, list_lims(sizes)[:-1], sizes, slices)
         elif ids is not None:
             self.add_slices(name, ids, slices)
 
@@ -115,8 +120,8 @@ class PieceWriter:
                 file.write(_trailer(index))
 
 
-def runs(lims: Lims) -> Slices:
-    return [np.arange(start, end) for start, end in pairwise(lims.tolist())]
+def _all_places(slices: Slices) -> npt.NDArray[np.intp]:
+    return np.concatenate([np.empty(0, np.intp), *slices])
 
 
 def _seed(start: int, end: int) -> int:

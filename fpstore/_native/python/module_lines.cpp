@@ -58,19 +58,20 @@ nb::tuple nonblank_lines(nb::bytes block) {
   return nb::make_tuple(starts.array(rows), ends.array(rows));
 }
 
-TextPlaces places_of(const nb::bytes& text, const Words& starts, const Words& ends) {
-  const TextPlaces places{data_of(text), span_of(starts), span_of(ends)};
+TextPlaces places_of(Span<const uint8_t> text, const Words& starts, const Words& ends) {
+  const TextPlaces places{text.data, span_of(starts), span_of(ends)};
   need(starts.size() == ends.size(), kUnequal);
   bool inside = true;
-  for (size_t i = 0, n = ends.size(), size = text.size(); i < n; ++i)
+  for (size_t i = 0, n = ends.size(), size = text.size; i < n; ++i)
     inside &= places.starts[i] <= places.ends[i] && places.ends[i] <= size;
   need(inside, "ends run past the data");
   return places;
 }
 
-// (data, ends) of parts of a text.
-nb::tuple cut_strings(nb::bytes data, Words starts, Words ends) {
-  const TextPlaces places = places_of(data, starts, ends);
+// (data, ends) of parts of a buffer.
+nb::tuple cut_strings(nb::object data, Words starts, Words ends) {
+  const View source(std::move(data));
+  const TextPlaces places = places_of({source.data(), source.size()}, starts, ends);
   const size_t n = starts.size();
   uint64_t size = 0;
   for (size_t i = 0; i < n; ++i) size += places.ends[i] - places.starts[i];
@@ -124,7 +125,7 @@ nb::object cut_text_lines(nb::bytes text, nb::bytes separators) {
 // Rows of fingerprints in hexadecimal digits at places of a text; None if one is something else.
 nb::object read_hexadecimal_rows(nb::bytes text, Words starts, Words ends, unsigned digits) {
   need(digits == 8 || digits == 16 || digits == 32 || digits == 64, "no digits of a width");
-  const TextPlaces places = places_of(text, starts, ends);
+  const TextPlaces places = places_of(lines_of(text), starts, ends);
   const unsigned words = words_of(4 * digits);
   Buffer<uint64_t> rows(words * starts.size());
   if (!call([&] { return read_hexadecimal(places, digits, rows.get()); })) return nb::none();
@@ -135,7 +136,7 @@ nb::object read_hexadecimal_rows(nb::bytes text, Words starts, Words ends, unsig
 nb::object read_decimal_numbers(nb::bytes text, Words starts, Words ends, unsigned bits,
                                 bool plain) {
   need(bits && bits <= 64, "numbers have 1 to 64 bits");
-  const TextPlaces places = places_of(text, starts, ends);
+  const TextPlaces places = places_of(lines_of(text), starts, ends);
   Buffer<uint64_t> numbers(starts.size());
   if (!call([&] { return read_decimal(places, bits, plain, numbers.get()); })) return nb::none();
   return numbers.array(starts.size());

@@ -49,6 +49,7 @@ from fpstore.work.places import full_uri, open_place
 
 PathLike = str | os.PathLike[str]
 PRELOADED = re.compile(r"(fpstore|pyarrow)\b")  # modules that tasks need
+_server_owner: int | None = None  # the process whose server multiprocessing has begun
 _SIGNAL_OF_PARENT = 1  # PR_SET_PDEATHSIG of prctl(2)
 WORKS: dict[type, type[Work]] = {
     DedupSpec: DedupWork,
@@ -315,9 +316,7 @@ class Plan:
         task_memory = memory_of_each(memory, count)
         check_progress(progress)
         done = self._folder.done()
-        # processes are forked from one that imports nothing but what this one has imported
-        context = get_context("forkserver")
-        context.set_forkserver_preload([name for name in sys.modules if PRELOADED.match(name)])
+        context = _context()
         has_begun = context.RawValue("b", 0)
         with ProcessPoolExecutor(
             count, context, _begin_process, (has_begun, keywords.options, dict(os.environ))
@@ -413,6 +412,20 @@ class Plan:
             )
             raise UnfinishedError(f"{self.path}: {unfinished}", path=self.path)
         return self._folder.remove()
+
+
+def _context() -> Any:
+    """Return how processes begin: as forks of a server that has imported what this one has.
+
+    The child of a fork cannot ask the server of its parent: its processes begin anew.
+    """
+    global _server_owner
+    if _server_owner not in (None, os.getpid()):
+        return get_context("spawn")
+    _server_owner = os.getpid()
+    context = get_context("forkserver")
+    context.set_forkserver_preload([name for name in sys.modules if PRELOADED.match(name)])
+    return context
 
 
 def _run_stage(

@@ -106,6 +106,7 @@ LIMITS = {
     "join_pairs": ("jobs.joining", "BATCH_PAIRS"),
     "join_rows": ("jobs.joining", "MIN_ROWS"),
     "id_pairs": ("jobs.pairs", "MAX_ROWS"),
+    "shared_share": ("jobs.pairs", "SHARED_SHARE"),
     "probed_rows": ("jobs.pairs", "PROBED_ROWS"),
     "reference_pairs": ("jobs.reference", "MAX_PENDING_PAIRS"),
     "report_pairs": ("jobs.report", "MAX_PAIRS"),

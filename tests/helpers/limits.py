@@ -105,6 +105,7 @@ LIMITS = {
     "copied_features": ("jobs.text_sets", "AT_ONCE"),
     "join_pairs": ("jobs.joining", "BATCH_PAIRS"),
     "join_rows": ("jobs.joining", "MIN_ROWS"),
+    "join_part_rows": ("jobs.sorting", "PART_ROWS"),
     "id_pairs": ("jobs.pairs", "MAX_ROWS"),
     "shared_share": ("jobs.pairs", "SHARED_SHARE"),
     "probed_rows": ("jobs.pairs", "PROBED_ROWS"),

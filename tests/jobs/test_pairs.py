@@ -144,6 +144,16 @@ def test_large_buckets(set_limits, isa, radius):
         assert connect_rows(rows, design).tolist() == wanted_sets(distances, radius), design.name
 
 
+def test_a_bucket_of_any_size(isa):
+    """Each number of vectors of tags, and of rows in the last one."""
+    rng = np.random.default_rng(3)
+    every = np.arange(1 << 9, dtype=np.uint64) << np.uint64(53)
+    every = np.concatenate([every, every + np.uint64(1)])
+    for count in (*range(1, 12), *range(29, 36), *range(61, 68), *range(93, 100), *range(125, 140)):
+        rows = np.sort(rng.choice(every, count, replace=False))
+        assert found_pairs(rows, scan_design(1, 64)) == wanted_pairs(brute(rows), 1), count
+
+
 @pytest.mark.parametrize("width", SOME_WIDTHS)
 def test_few_rows(width):
     for count in (0, 1, 2, 3, 31, 32, 33, 64, 65):
@@ -163,7 +173,7 @@ def test_small_steps_and_threads(set_limits, radius):
     """A join goes on where it ran out of room, in every loop; threads find the same."""
     rows = kernel_rows(make_set("clustered", 64, 1500, np.random.default_rng(radius)))
     distances = brute(rows)
-    set_limits(join_pairs=1, join_rows=100)
+    set_limits(join_pairs=1, join_rows=100, join_part_rows=30)
     for design in some_designs(len(rows), radius, 64)[:3]:
         for threads in (1, 3):
             for memory in (1 << 40, 1 << 13):

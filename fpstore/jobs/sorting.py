@@ -19,6 +19,7 @@ from fpstore.disk.temporary import array_on_disk
 from fpstore.query.batches import run
 
 PART_ROWS = 1 << 14  # about: the second-level cache has room for them, and for their sorted copy
+MIN_PARTS = 8  # of a table; the cache has smaller ones whole
 MAX_PART_BITS = 11  # a scatter has a line of the cache for each part
 TAG_BYTES = 2
 
@@ -100,9 +101,11 @@ class PartSorter:
     def count(self, table: TableSpec) -> Lims | None:
         """Return the lims of the parts of a table, in rows of all sets.
 
-        None if there is no memory for the largest part.
+        None if it has too few rows, or there is no memory for the largest part.
         """
         rows = max(map(len, self._sides))
+        if rows < MIN_PARTS * PART_ROWS:
+            return None
         self.part_bits = min((rows // PART_ROWS).bit_length(), table.prefix_bits, MAX_PART_BITS)
         self._permutation = np.frombuffer(table.permutation, np.uint8)
         self._in_order = table.permutation == identity_permutation(table.width.bits)

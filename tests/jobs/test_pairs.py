@@ -48,7 +48,7 @@ def some_designs(count, radius, width, bits=None):
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("width", SOME_WIDTHS)
-def test_pairs_and_sets(width, kind):
+def test_pairs_and_sets(set_limits, width, kind):
     rng = np.random.default_rng([width, len(kind)])
     rows = kernel_rows(make_set(kind, width, 400, rng))
     distances = brute(rows)
@@ -68,7 +68,8 @@ def test_pairs_and_sets(width, kind):
             for design in chosen[-1:]
             if design.tables[0].prefix_bits
         ]
-        for design in chosen:
+        for place, design in enumerate(chosen):
+            set_limits(join_part_rows=(10, 1 << 14)[place % 2])  # in parts, or as a whole
             assert found_pairs(rows, design) == pairs, (radius, design.name)
             assert connect_rows(rows, design).tolist() == sets, (radius, design.name)
 
@@ -85,7 +86,7 @@ def found_between(rows, others, design, threads=1, memory=1 << 40):
 @pytest.mark.parametrize("part", [0, *map(slow, (1, 2))])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("width", SOME_WIDTHS)
-def test_pairs_of_two_sets(width, kind, part):
+def test_pairs_of_two_sets(set_limits, width, kind, part):
     rng = np.random.default_rng([width, len(kind), 2, part])
     all_rows = kernel_rows(make_set(kind, width, 500, rng))
     subset = rng.random(len(all_rows)) < 0.4
@@ -104,6 +105,7 @@ def test_pairs_of_two_sets(width, kind, part):
         designs_here = some_designs(len(all_rows), radius, width)
         for own, other in sides:
             design = designs_here[int(rng.integers(len(designs_here)))]
+            set_limits(join_part_rows=int(rng.choice([10, 1 << 14])))
             memory = int(rng.choice([1 << 12, 1 << 40]))
             between = distances[np.ix_(own, other)]
             a, b = np.nonzero(between <= radius)

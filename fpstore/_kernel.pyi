@@ -3,6 +3,7 @@
 See _native/python/.
 """
 
+from collections.abc import Sequence
 from typing import Any, Final, overload
 
 import numpy as np
@@ -38,6 +39,18 @@ def select_isa(name: str) -> None: ...
 def xxh64(data: bytes, seed: int = 0) -> int: ...
 def permute(keys: Words, permutation: Bytes, inverse: bool = False) -> Words: ...
 def permute_select(keys: Words, permutation: Bytes, low: Words, high: Words, out: Words) -> int: ...
+def count_permuted(
+    keys: Words, permutation: Bytes, bits: int, stop: Stop | None = None
+) -> Words: ...
+def scatter_permuted(
+    keys: Words,
+    permutation: Bytes,
+    bits: int,
+    first: int,
+    starts: Words,
+    out: Words,
+    stop: Stop | None = None,
+) -> None: ...
 def permute_sort(
     keys: Words, permutation: Bytes, out: Words, scratch: Words, bits: int, stop: Stop | None = None
 ) -> None: ...
@@ -569,11 +582,11 @@ def index_rows(
 ) -> None: ...
 def group_greedily(rows: Words, lims: Words, radius: int, stop: Stop | None = None) -> Words: ...
 
-class TableSearch:
+class PairSearch:
     done: Final[bool]
     def more(self, room: int, stop: Stop | None = None) -> tuple[Words, Words, Tags]: ...
 
-class PairJoin(TableSearch):
+class PairJoin(PairSearch):
     def __init__(
         self,
         rows: Words,
@@ -591,7 +604,7 @@ class PairJoin(TableSearch):
         opposite: tuple[Words, Words, Tags] | None = None,
     ) -> None: ...
 
-class Linking(TableSearch):
+class Linking(PairSearch):
     def __init__(
         self,
         rows: Words,
@@ -604,6 +617,22 @@ class Linking(TableSearch):
         both: list[int],
         tag_bits: int,
         radius: int,
+    ) -> None: ...
+
+class PartSearch(PairSearch):
+    def __init__(
+        self,
+        sides: Sequence[tuple[Words, Words, bool]],
+        permutation: Bytes,
+        bucket_masks: Words,
+        tag_masks: Words,
+        flips: list[int],
+        both: list[int],
+        tag_bits: int,
+        radius: int,
+        bucket_bits: int,
+        part_bits: int,
+        linked: bool,
     ) -> None: ...
 
 class RowIndex:

@@ -13,19 +13,19 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.base.aliases import Words
+from fpstore.base.aliases import Lims, Words
+from fpstore.base.arrays import spans
 from fpstore.base.pools import Pool
 from fpstore.base.resources import Resources
-from fpstore.base.width import Distances, row_words
+from fpstore.base.width import Distances
 from fpstore.design.joins import JoinDesign
-from fpstore.design.tables import TableSpec
-from fpstore.jobs.sorting import ROOM, SortedTable, Span, SpanSorter, TableSorter, sample_spans
+from fpstore.jobs.sorting import PartedRows, PartSorter, SortedTable, Span, TableSorter
 from fpstore.work.checkpoint import Checkpoint
 from fpstore.work.pieces import Pieces
 
 BATCH_PAIRS = 1 << 18
-MIN_ROWS = 1 << 15  # of a part of a table that a thread takes
-PARTS = 4  # of a sorted table for each thread
+MIN_ROWS = 1 << 15  # of a span of a table that a thread takes
+SPANS_PER_THREAD = 4  # of a table
 LINK_BYTES = 8  # for each row of a linked table, besides the sorting
 SPANS = "spans of tables were searched"
 UNBOUNDED = Resources(1 << 62, 1)
@@ -42,8 +42,7 @@ class PairColumns(NamedTuple):
         return PairColumns(self.a[start:end], self.b[start:end], self.distances[start:end])
 
 
-Search = _kernel.PairJoin | _kernel.Linking  # finds pairs in batches
-Start = Callable[[Sequence[SortedTable], Span], Search]  # of a search in a span of a table
+Start = Callable[[], _kernel.PairSearch]
 Begin = Callable[[_kernel.Stop | None], Iterator[PairColumns]]  # runs a search
 _Part = tuple[Begin, float]  # a search that has not begun, and the number of its rows
 
@@ -85,28 +84,6 @@ def pairs_between(
     return _search_tables([rows, other_rows], design, resources, checkpoint, only=only)
 
 
-def _search(
-    design: JoinDesign, number: int, linked: bool, sides: Sequence[SortedTable], span: Span
-) -> Search:
-    """Return a search in a span of a table; only the first table reports a pair."""
-    spec, table, table_count = design.tables[number], sides[0], number + 1
-    rules = (
-        table.rows,
-        table.starts,
-        table.tags,
-        np.frombuffer(spec.permutation, np.uint8),
-        design.bucket_masks[:table_count],
-        design.tag_masks[:table_count],
-        list(design.flips[:table_count]),
-        list(design.both[:table_count]),
-        spec.tag_bits,
-        design.radius,
-    )
-    if linked:
-        return _kernel.Linking(*rules)
-    return _kernel.PairJoin(*rules, span.first, span.end, sides[1] if len(sides) > 1 else None)
-
-
 def _search_tables(
     sides: Sequence[Words],
     design: JoinDesign,
@@ -116,9 +93,9 @@ def _search_tables(
     linked: bool = False,
     only: int | None = None,
 ) -> Iterator[PairColumns]:
-    """Yield the pairs of each table, sorted as a whole or, if buckets are independent, by spans."""
-    threads, rows, in_spans = resources.threads, max(map(len, sides)), _SpanSearches(sides, linked)
-    phase, done, total = "clustering" if linked else "finding pairs", 0.0, rows * len(design.tables)
+    """Yield the pairs of each table, whose spans are searched by threads."""
+    threads, rows, done = resources.threads, max(map(len, sides)), 0.0
+    phase, total = "clustering" if linked else "finding pairs", rows * len(design.tables)
 
     def report_part(rows_of_part: float) -> None:
         nonlocal done
@@ -126,78 +103,154 @@ def _search_tables(
         resources.report(phase, round(done), total)
 
     report_part(0)
-    sorters: list[TableSorter] = []
-    # searches in spans of several tables, so that no thread waits for the end of a table
-    waiting: list[_Part] = []
-    for number, spec in [*enumerate(design.tables)][
-        slice(only, None if only is None else only + 1)
-    ]:
-        search = partial(_search, design, number, linked)
-        parts = _parts(sides, design.flips[number], resources)
+    tables = _Tables(sides, design, resources, linked)
+    for number in range(len(design.tables)) if only is None else [only]:
         saved = {} if checkpoint is None else _saved_spans(checkpoint, number)
-        spans = _covering(saved, 1 << spec.prefix_bits)
-        if parts > 1 and spans is None:
-            spans = sample_spans(max(sides, key=len), spec, parts)
-        begins: list[Begin]
-        if parts > 1 and spans is not None:
-            sorters = []
-            begins = [partial(in_spans.find, spec, search, span, len(spans)) for span in spans]
-        else:
-            parts, tables = 1, []
-            if spans is None:
-                room = resources.memory // len(sides) - (LINK_BYTES * rows if linked else 0)
-                sorters = sorters or [TableSorter(side, linked, room) for side in sides]
-                tables = [sorter.sort(spec) for sorter in sorters]
-                spans = [Span(0, 1 << spec.prefix_bits)]
-                if threads > 1 and not linked:
-                    spans = _even_spans(
-                        tables[0], max(min(len(tables[0].rows) // MIN_ROWS, PARTS * threads), 1)
-                    )
-            begins = [partial(_search_results, search, tables, span) for span in spans]
-        if checkpoint is not None:
-            begins = [
-                _with_checkpoint(checkpoint, number, span, begin, saved.get(span))
-                for span, begin in zip(spans, begins, strict=True)
-            ]
-        waiting += [(begin, rows / len(spans)) for begin in begins]
-        if parts == 1:
-            yield from _run_searches(waiting, threads, report_part)
-            waiting = []
-    yield from _run_searches(waiting, threads, report_part)
+        for spans_of_table in tables.spans(number, saved):
+            parts: list[_Part] = []
+            for span, start, share in spans_of_table:
+                begin: Begin = partial(_search_results, start)
+                if checkpoint is not None:
+                    begin = _with_checkpoint(checkpoint, number, span, begin, saved.get(span))
+                parts.append((begin, rows * share))
+            yield from _run_searches(parts, threads, report_part)
 
 
-def _search_results(
-    search: Start, tables: Sequence[SortedTable], span: Span, stop: _kernel.Stop | None
-) -> Iterator[PairColumns]:
+def _search_results(start: Start, stop: _kernel.Stop | None) -> Iterator[PairColumns]:
     """Yield the batches of a search, at least one."""
-    results = search(tables, span)
+    results = start()
     while True:
         yield PairColumns(*results.more(BATCH_PAIRS, stop=stop))
         if results.done:
             return
 
 
-class _SpanSearches:
-    """Sorts and searches spans of tables; each thread reuses its arrays."""
+# The tables
 
-    def __init__(self, sides: Sequence[Words], linked: bool) -> None:
-        self._sides, self._linked = sides, linked
-        self._free: list[list[SpanSorter]] = []
 
-    def find(
-        self, spec: TableSpec, search: Start, span: Span, parts: int, stop: _kernel.Stop | None
-    ) -> Iterator[PairColumns]:
-        """Yield the pairs of one of ``parts`` spans of a table."""
-        try:
-            sorters = self._free.pop()
-        except IndexError:  # no test before pop: another thread may take the last
-            sorters = [SpanSorter(rows, self._linked) for rows in self._sides]
-        tables = [
-            s.sort(spec, span, len(rows) // parts, stop)
-            for s, rows in zip(sorters, self._sides, strict=True)
+_Spans = list[tuple[Span, Start, float]]  # with the share of a table that a span is
+
+
+class _Rules(NamedTuple):
+    """How pairs meet in a table and in those before it; only the first table reports a pair."""
+
+    permutation: npt.NDArray[np.uint8]
+    bucket_masks: Words
+    tag_masks: Words
+    flips: list[int]
+    both: list[int]
+    tag_bits: int
+    radius: int
+
+
+class _Tables:
+    """The tables of a join, and the searches in spans of them."""
+
+    def __init__(
+        self, sides: Sequence[Words], design: JoinDesign, resources: Resources, linked: bool
+    ) -> None:
+        self._sides, self._design, self._resources = sides, design, resources
+        self._linked = linked
+        self._parts = PartSorter(sides, linked, resources)
+        self._sorters: list[TableSorter] = []
+
+    def spans(self, number: int, saved: Iterable[Span]) -> Iterator[_Spans]:
+        """Yield spans of a table whose rows are in memory at the same time.
+
+        A span that is saved need not be in memory.
+        """
+        spec = self._design.tables[number]
+        covering = _covering(saved, 1 << spec.prefix_bits)
+        lims = None if covering or self._design.flips[number] else self._parts.count(spec)
+        if covering:
+            yield [
+                (span, partial(self._start, number, [], span), 1 / len(covering))
+                for span in covering
+            ]
+        elif lims is not None:
+            yield from self._spans_of_parts(number, lims, saved)
+        else:
+            yield self._spans_of_sorted(number)
+
+    def _spans_of_parts(self, number: int, lims: Lims, saved: Iterable[Span]) -> Iterator[_Spans]:
+        spec, bits = self._design.tables[number], self._parts.part_bits
+        bucket_bits = spec.prefix_bits - bits
+        for group in self._parts.groups(lims):
+            spans_of_group = [
+                slice(group.start + span.start, group.start + span.stop)
+                for span in spans(
+                    lims[group.start : group.stop + 1], self._span_rows(int(lims[-1]))
+                )
+            ]
+            buckets = [
+                Span(span.start << bucket_bits, span.stop << bucket_bits) for span in spans_of_group
+            ]
+            sides = [] if set(buckets) <= set(saved) else self._parts.scatter(group)
+            yield [
+                (
+                    named,
+                    partial(
+                        self._start_parts,
+                        number,
+                        [
+                            side.part(span.start - group.start, span.stop - group.start)
+                            for side in sides
+                        ],
+                        bits,
+                    ),
+                    int(lims[span.stop] - lims[span.start]) / max(int(lims[-1]), 1),
+                )
+                for named, span in zip(buckets, spans_of_group, strict=True)
+            ]
+
+    def _span_rows(self, rows: int) -> int:
+        """Return the most rows of a span of a table of so many."""
+        threads = self._resources.threads
+        return max(rows if threads == 1 else -(-rows // (SPANS_PER_THREAD * threads)), MIN_ROWS)
+
+    def _spans_of_sorted(self, number: int) -> _Spans:
+        """Sort a table as a whole; if rows are linked, one thread searches it."""
+        spec, longest = self._design.tables[number], max(map(len, self._sides))
+        if not self._sorters:
+            room = self._resources.memory // len(self._sides)
+            room -= LINK_BYTES * longest if self._linked else 0
+            self._sorters = [TableSorter(side, self._linked, room) for side in self._sides]
+        tables = [sorter.sort(spec) for sorter in self._sorters]
+        all_spans = [Span(0, 1 << spec.prefix_bits)]
+        if self._resources.threads > 1 and not self._linked:
+            rows = len(tables[0].rows)
+            all_spans = _even_spans(tables[0], max(-(-rows // self._span_rows(rows)), 1))
+        return [
+            (span, partial(self._start, number, tables, span), 1 / len(all_spans))
+            for span in all_spans
         ]
-        yield from _search_results(search, tables, span, stop)
-        self._free.append(sorters)
+
+    def _rules(self, number: int) -> _Rules:
+        design, spec, count = self._design, self._design.tables[number], number + 1
+        return _Rules(
+            np.frombuffer(spec.permutation, np.uint8),
+            design.bucket_masks[:count],
+            design.tag_masks[:count],
+            list(design.flips[:count]),
+            list(design.both[:count]),
+            spec.tag_bits,
+            design.radius,
+        )
+
+    def _start(self, number: int, tables: Sequence[SortedTable], span: Span) -> _kernel.PairSearch:
+        table, rules = tables[0], self._rules(number)
+        if self._linked:
+            return _kernel.Linking(table.rows, table.starts, table.tags, *rules)
+        opposite = tables[1] if len(tables) > 1 else None
+        return _kernel.PairJoin(
+            table.rows, table.starts, table.tags, *rules, span.first, span.end, opposite
+        )
+
+    def _start_parts(
+        self, number: int, sides: list[PartedRows], part_bits: int
+    ) -> _kernel.PairSearch:
+        bucket_bits = self._design.tables[number].prefix_bits
+        return _kernel.PartSearch(sides, *self._rules(number), bucket_bits, part_bits, self._linked)
 
 
 # Parts of a checkpoint: the pairs of each span, with the number of its first bucket
@@ -252,25 +305,14 @@ def save_pairs(
             yield columns
 
 
-# Spans, and the threads that search them
-
-
-def _parts(sides: Sequence[Words], flips: int, resources: Resources) -> int:
-    """Return the number of spans to sort a table in: one where pairs meet in different buckets."""
-    if flips:
-        return 1
-    count = sum(map(len, sides))
-    row = 2 * ROOM * row_words(sides[0])  # bytes in the table, and in a scratch array
-    least = min(resources.threads, max(count // MIN_ROWS, 1))
-    needed = count * row * resources.threads // max(resources.memory, 1)
-    return max(least, needed + 1 if needed else 1)
-
-
 def _even_spans(table: SortedTable, parts: int) -> list[Span]:
     count, last = len(table.rows), len(table.starts) - 1
     row_bounds = np.arange(1, parts, dtype=np.uint64) * np.uint64(count) // np.uint64(parts)
     bounds = [0, *np.searchsorted(table.starts, row_bounds).tolist(), last]
     return [Span(first, end) for first, end in pairwise(bounds) if first < end]
+
+
+# The threads that search spans
 
 
 def _run_searches(

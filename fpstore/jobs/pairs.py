@@ -12,7 +12,7 @@ from fpstore.base.aliases import Lims, NamedColumns, Words
 from fpstore.base.arrays import distinct_places, list_lims, lists_at, nth_combinations, spans
 from fpstore.base.resources import Resources
 from fpstore.base.threads import cached_property
-from fpstore.base.width import Distances, Width, empty_rows
+from fpstore.base.width import Distances, Width, empty_rows, equal, row_places
 from fpstore.design.joins import SAMPLED_FROM, JoinDesign, join_nanoseconds, plan_join, varying_bits
 from fpstore.design.sample import Sample
 from fpstore.disk.temporary import array_on_disk
@@ -36,6 +36,7 @@ MATCHES = 1 << 20  # in a batch of probes
 PROBED_ROWS = 1 << 20  # whose matches are one part of a checkpoint
 STAGE = "probed"  # of a checkpoint; a result has the number of its first row
 PROBED = "rows were looked up"
+SHARED_SHARE = 8  # a list of shared fingerprints has at most this part of all
 READ_NANOSECONDS = 5.0  # to read a fingerprint of a store for a join
 
 Side = Snapshot | RowSet
@@ -90,6 +91,27 @@ class _IdNumbers(NamedTuple):
         return _IdNumbers(
             list_lims(sizes), lists_at(self.numbers, self.lims[:-1][used], sizes), places
         )
+
+
+class SharedFingerprints(NamedTuple):
+    """The fingerprints of a set that have several ids, ascending, and how many ids each has."""
+
+    rows: Words
+    counts: Lims
+
+    @classmethod
+    def read(cls, snapshot: Snapshot) -> SharedFingerprints:
+        shared = [(keys[counts > 1], counts[counts > 1]) for keys, counts, _ in snapshot.groups()]
+        rows, counts = (np.concatenate(column) for column in zip(*shared, strict=True))
+        return cls(rows, counts.astype(np.int64))
+
+    def count_ids(self, rows: Words) -> Lims:
+        """Return the number of ids of each of some rows of the set."""
+        counts = np.ones(len(rows), np.int64)
+        places = np.minimum(row_places(self.rows, rows), len(self.rows) - 1)
+        here = equal(self.rows[places], rows)
+        counts[here] = self.counts[places[here]]
+        return counts
 
 
 class Pairs(Tabular):
@@ -173,23 +195,32 @@ class Pairs(Tabular):
         shared: npt.NDArray[np.bool_] = (self._columns.distances == 0) & self._of_one_set
         return shared
 
-    @property
-    def _lims(self) -> Lims:
-        """The lims of the rows of each pair among the rows of all pairs."""
-        sizes_a, sizes_b = (numbers.sizes for numbers in self._numbers)
+    def _lims(self, sizes_a: Lims, sizes_b: Lims) -> Lims:
+        """Return the lims of the rows of each pair, whose sides have so many ids."""
         return list_lims(
             np.where(self._is_self_pair, sizes_a * (sizes_a - 1) // 2, sizes_a * sizes_b)
         )
 
-    def _cut_batches(self, most: int) -> Iterator[Pairs]:
-        """Yield the pairs in batches of at most ``most`` rows."""
-        lims = self._lims
+    def _cut_batches(self, most: int, shared: SharedFingerprints | None) -> Iterator[Pairs]:
+        """Yield the pairs in batches of at most ``most`` rows.
+
+        Without the shared fingerprints, the ids are looked up to count them.
+        """
+        lims = self._lims(
+            *(
+                (numbers.sizes for numbers in self._numbers)
+                if shared is None
+                else map(shared.count_ids, (self._columns.a, self._columns.b))
+            )
+        )
         for pairs in spans(lims, most):
-            columns = self._columns.part(pairs.start, pairs.stop)
-            a, b = (side.select(pairs) for side in self._numbers)
+            columns, numbers = self._columns.part(pairs.start, pairs.stop), None
+            if shared is None:
+                a, b = self._numbers
+                numbers = a.select(pairs), b.select(pairs)
             for start in range(0, max(int(lims[pairs.stop] - lims[pairs.start]), 1), most):
                 yield Pairs(
-                    columns, self._snapshot, self._other, (a, b), slice(start, start + most)
+                    columns, self._snapshot, self._other, numbers, slice(start, start + most)
                 )
 
     def rows_of_ids(self) -> Iterator[NamedColumns]:
@@ -200,7 +231,8 @@ class Pairs(Tabular):
         rows, it yields empty columns. A column of strings has at most 4 MiB, or one row.
         """
         a, b = self._numbers
-        lims, sizes_a, sizes_b, shared = self._lims, a.sizes, b.sizes, self._is_self_pair
+        sizes_a, sizes_b, shared = a.sizes, b.sizes, self._is_self_pair
+        lims = self._lims(sizes_a, sizes_b)
         begin, end, _ = (self._rows or slice(None)).indices(int(lims[-1]))
         for start in range(begin, max(end, begin + 1), MAX_ROWS):
             row = np.arange(start, min(start + MAX_ROWS, end))
@@ -280,17 +312,22 @@ class Pairs(Tabular):
 
 
 def id_batches(
-    columns: PairColumns, snapshot: Snapshot, other: Side | None = None
+    columns: PairColumns,
+    snapshot: Snapshot,
+    other: Side | None = None,
+    *,
+    shared: SharedFingerprints | None = None,
 ) -> Iterator[Pairs]:
     """Yield pairs in batches with a bounded number of pairs of ids.
 
-    Pairs of ids are counted only where fingerprints have several ids.
+    Pairs of ids are counted only where fingerprints have several ids; the shared fingerprints of
+    one set save the look-ups for it.
     """
     most = MAX_LONG_ROWS if snapshot.has_long_strings else MAX_ROWS
     simple = snapshot.has_single_ids and (other is None or other.has_single_ids)
     for start in range(0, len(columns.a), most if simple else MAX_ROWS):
         pairs = Pairs(columns.part(start, start + (most if simple else MAX_ROWS)), snapshot, other)
-        yield from [pairs] if simple else pairs._cut_batches(most)
+        yield from [pairs] if simple else pairs._cut_batches(most, shared)
 
 
 def load_fingerprints(snapshot: Snapshot, resources: Resources) -> tuple[Words, Resources]:
@@ -345,10 +382,14 @@ def find_pairs(
                 PairColumns(shared, shared, np.zeros(len(shared), np.uint16)), snapshot
             )
     rows, remaining = load_fingerprints(snapshot, resources)
+    several = snapshot.totals.ids - snapshot.totals.fingerprints
+    repeats: SharedFingerprints | None = None
     for columns in pairs_within(
         rows, join_design(rows, radius, snapshot.width), remaining, checkpoint
     ):
-        yield from id_batches(columns, snapshot)
+        if repeats is None and 0 < several <= len(rows) // SHARED_SHARE and len(columns.a):
+            repeats = SharedFingerprints.read(snapshot)
+        yield from id_batches(columns, snapshot, shared=repeats)
 
 
 def find_joined_pairs(

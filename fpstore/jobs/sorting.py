@@ -1,30 +1,27 @@
-"""Sorts the rows of a set into the buckets of a table of a join, all of them or a span."""
+"""Sorts the rows of sets into the buckets of a table of a join, or into parts of these."""
 
 from __future__ import annotations
 
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.base.aliases import Words
-from fpstore.base.width import (
-    WORD_BITS,
-    empty_rows_like,
-    leading_words,
-    number_to_row,
-    row_place,
-    row_words,
-)
-from fpstore.building.columns import COPY_ROWS, cut_pieces
+from fpstore.base.aliases import Lims, Words
+from fpstore.base.arrays import list_lims, spans
+from fpstore.base.resources import Resources
+from fpstore.base.width import empty_rows_like, row_words
 from fpstore.design.tables import TableSpec, identity_permutation
 from fpstore.disk.temporary import array_on_disk
+from fpstore.query.batches import run
 
-SAMPLED_ROWS = 1 << 12  # by which a table is cut into spans of about as many rows
-ROOM = 9  # eighths of the rows that a span is expected to have, for which there is room
-MAX_SHARES = 2  # of equal shares of the rows, that one bucket may hold
+PART_ROWS = 1 << 14  # about: the second-level cache has room for them, and for their sorted copy
+MIN_PARTS = 8  # of a table; the cache has smaller ones whole
+MAX_PART_BITS = 11  # a scatter has a line of the cache for each part
+TAG_BYTES = 2
 
 
 class Span(NamedTuple):
@@ -40,6 +37,17 @@ class SortedTable(NamedTuple):
     rows: Words
     starts: Words
     tags: npt.NDArray[np.uint16]
+
+
+class PartedRows(NamedTuple):
+    """Rows of parts of a table, and where each begins; in their parts, they may be in order."""
+
+    rows: Words
+    starts: Words
+    ordered: bool
+
+    def part(self, first: int, end: int) -> PartedRows:
+        return self._replace(starts=self.starts[first : end + 1])
 
 
 class TableSorter:
@@ -78,97 +86,95 @@ class TableSorter:
         return _index_table(ordered, table, self._scratch)
 
 
-class SpanSorter:
-    """Sorts spans of the tables of a set, one after the other, in the same arrays.
+class PartSorter:
+    """Scatters sets by the leading bits of their buckets, for one table after the other.
 
-    New arrays would cost as much as the sorting.
+    What a part has is sorted when it is searched. Each set is scattered in the same array for all
+    tables: a new one would cost as much as the work. If the caller writes to rows, a search has
+    copies even of the table in the order of the rows.
     """
 
-    def __init__(self, rows: Words, writable: bool) -> None:
-        self._rows, self._writable = rows, writable
-        self._selected = empty_rows_like(rows, min(len(rows), COPY_ROWS))
-        self._out, self._scratch = empty_rows_like(rows, 0), empty_rows_like(rows, 0)
+    def __init__(self, sides: Sequence[Words], writable: bool, resources: Resources) -> None:
+        self._sides, self._writable, self._resources = sides, writable, resources
+        self._out = [empty_rows_like(rows, 0) for rows in sides]
 
-    def _scratch_for(self, count: int) -> Words:
-        """Return the scratch of the sort, which the tags of the rows take over."""
-        if len(self._scratch) < count + _kernel.TAG_ROOM:
-            self._scratch = empty_rows_like(self._rows, count + _kernel.TAG_ROOM)
-        return self._scratch
+    def count(self, table: TableSpec) -> Lims | None:
+        """Return the lims of the parts of a table, in rows of all sets.
 
-    def sort(
-        self, table: TableSpec, span: Span, expected: int, stop: _kernel.Stop | None = None
-    ) -> SortedTable:
-        """Return the rows in a span of a table, about ``expected``; other buckets are empty.
-
-        This overwrites earlier results. If another thread sets the stop, it raises
-        InterruptedError.
+        None if it has too few rows, or there is no memory for the largest part.
         """
-        words = row_words(self._rows)
-        shift = WORD_BITS * words - table.prefix_bits
-        bounds = (
-            number_to_row(span.first << shift, words),
-            number_to_row((span.end << shift) - 1, words),
+        rows = max(map(len, self._sides))
+        if rows < MIN_PARTS * PART_ROWS:
+            return None
+        self.part_bits = min((rows // PART_ROWS).bit_length(), table.prefix_bits, MAX_PART_BITS)
+        self._permutation = np.frombuffer(table.permutation, np.uint8)
+        self._in_order = table.permutation == identity_permutation(table.width.bits)
+        count = partial(_kernel.count_permuted, permutation=self._permutation, bits=self.part_bits)
+        self._counts = [
+            run(count, self._slices(side), self._resources.threads) for side in self._sides
+        ]
+        sizes: Words = np.sum([np.sum(counts, axis=0) for counts in self._counts], axis=0)
+        return list_lims(sizes) if self._room(int(sizes.max())) >= int(sizes.max()) else None
+
+    def _slices(self, rows: Words) -> list[Words]:
+        step = max(-(-len(rows) // self._resources.threads), 1)
+        return [rows[start : start + step] for start in range(0, max(len(rows), 1), step)]
+
+    def _room(self, largest: int) -> int:
+        """Return how many rows can be scattered, beside the largest part for each thread."""
+        row_bytes = 8 * row_words(self._sides[0])
+        part_bytes = largest * (
+            TAG_BYTES if self._in_order and not self._writable else row_bytes + TAG_BYTES
         )
-        in_order = table.permutation == identity_permutation(table.width.bits)
-        if in_order and not self._writable:
-            rows = self._rows[
-                row_place(self._rows, bounds[0]) : row_place(self._rows, bounds[1], "right")
-            ]
-            return _index_table(rows, table, self._scratch_for(len(rows)), stop)
-        permutation = np.frombuffer(table.permutation, np.uint8)
-        count = 0
-        for piece in cut_pieces([self._rows]):
-            if stop is not None and stop.is_set():
-                raise InterruptedError
-            selected = _kernel.permute_select(piece, permutation, *bounds, self._selected)
-            if count + selected > len(self._out):
-                out = empty_rows_like(self._rows, max(count + selected, expected) * ROOM // 8)
-                out[:count] = self._out[:count]
-                self._out, self._scratch = (
-                    out,
-                    empty_rows_like(self._rows, len(out) + _kernel.TAG_ROOM),
-                )
-            self._out[count : count + selected] = self._selected[:selected]
-            count += selected
-        ordered = self._out[:count]
-        if not in_order:
-            _kernel.sort_keys(ordered, self._scratch[:count], max(table.prefix_bits, 1), stop)
-        return _index_table(ordered, table, self._scratch_for(count), stop)
+        left = self._resources.memory - self._resources.threads * part_bytes
+        return left if self._in_order else left // row_bytes
+
+    def groups(self, lims: Lims) -> Iterator[slice]:
+        """Yield successive parts for which there is memory at the same time."""
+        room = int(lims[-1]) if self._in_order else self._room(int(np.diff(lims).max()))
+        return spans(lims, max(room, 1))
+
+    def scatter(self, parts: slice) -> list[PartedRows]:
+        """Return the rows of some parts of each set; this overwrites earlier results."""
+        return [self._scatter_side(number, parts) for number in range(len(self._sides))]
+
+    def _scatter_side(self, number: int, parts: slice) -> PartedRows:
+        rows, counts = self._sides[number], self._counts[number]
+        sizes: Words = np.sum(counts, axis=0)
+        lims = list_lims(sizes[parts])
+        starts, total = lims.astype(np.uint64), int(lims[-1])
+        if self._in_order:
+            first = int(sizes[: parts.start].sum())
+            return PartedRows(rows[first : first + total], starts, True)
+        if len(self._out[number]) < total:
+            self._out[number] = empty_rows_like(rows, 0)
+            self._out[number] = empty_rows_like(rows, total)
+        at, work = starts[:-1], []
+        for piece, of_piece in zip(self._slices(rows), counts, strict=True):
+            work.append((piece, at))
+            at = at + of_piece[parts]
+
+        def scatter(piece: tuple[Words, Words], stop: _kernel.Stop | None) -> None:
+            _kernel.scatter_permuted(
+                piece[0],
+                self._permutation,
+                self.part_bits,
+                parts.start,
+                piece[1],
+                self._out[number],
+                stop,
+            )
+
+        run(scatter, work, self._resources.threads)
+        return PartedRows(self._out[number], starts, False)
 
 
-def sample_spans(rows: Words, table: TableSpec, count: int) -> list[Span] | None:
-    """Return about ``count`` spans of the buckets of a table, with about as many rows each.
-
-    None if one bucket has far more.
-    """
-    sample = np.ascontiguousarray(rows[:: len(rows) // SAMPLED_ROWS + 1])
-    permuted = empty_rows_like(sample, len(sample))
-    words = row_words(rows)
-    everything = number_to_row(0, words), number_to_row((1 << WORD_BITS * words) - 1, words)
-    _kernel.permute_select(
-        sample, np.frombuffer(table.permutation, np.uint8), *everything, permuted
-    )
-    shift = np.uint64(WORD_BITS - table.prefix_bits)
-    buckets = (
-        np.sort(leading_words(permuted) >> shift)
-        if table.prefix_bits
-        else np.zeros(len(permuted), np.uint64)
-    )
-    cuts = buckets[np.arange(1, count) * len(buckets) // count] if len(buckets) else buckets
-    bounds = sorted({0, *cuts.tolist(), 1 << table.prefix_bits})
-    if len(bounds) == 2 or np.unique(cuts, return_counts=True)[1].max() > MAX_SHARES:
-        return None
-    return [Span(*span) for span in pairwise(bounds)]
-
-
-def _index_table(
-    ordered: Words, table: TableSpec, room: Words, stop: _kernel.Stop | None = None
-) -> SortedTable:
+def _index_table(ordered: Words, table: TableSpec, room: Words) -> SortedTable:
     """Return a table with the begins of its buckets and its tags, which are put into ``room``.
 
     ``room`` has place for the rows and ``_kernel.TAG_ROOM`` more.
     """
     starts = np.empty((1 << table.prefix_bits) + 1, np.uint64)
     tags = room.reshape(-1).view(np.uint16)[: len(ordered) + _kernel.TAG_ROOM]
-    _kernel.index_rows(ordered, table.prefix_bits, starts, tags, stop)
+    _kernel.index_rows(ordered, table.prefix_bits, starts, tags)
     return SortedTable(ordered, starts, tags)

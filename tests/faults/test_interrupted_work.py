@@ -30,6 +30,10 @@ def sorts(rows):
     return {
         "sort_keys": lambda stop: _kernel.sort_keys(rows, spare, 64, stop),
         "sort_pairs": lambda stop: _kernel.sort_pairs(rows, spare, stop=stop),
+        "count_permuted": lambda stop: _kernel.count_permuted(rows, IDENTITY, 9, stop),
+        "scatter_permuted": lambda stop: _kernel.scatter_permuted(
+            rows, IDENTITY, 0, 0, np.zeros(1, np.uint64), spare, stop
+        ),
         "permute_sort": lambda stop: _kernel.permute_sort(
             rows, IDENTITY[::-1].copy(), spare, np.empty_like(rows), 64, stop
         ),

@@ -20,13 +20,13 @@ MOMENTS = """
     from fpstore.cli.jobs import PAIR_COLUMNS, _write_pairs
     from fpstore.io import open_writer
     from fpstore.io.sink import Sink
-    from fpstore.jobs import grouping, joining, report
+    from fpstore.jobs import grouping, joining, report, sorting
     from fpstore.jobs.report_files import Files
     from fpstore.jobs.clusters import CLUSTER_COLUMNS, write_clusters
     from fpstore.base.resources import Resources
 
     name, moments = sys.argv[1], int(sys.argv[2])
-    joining.MIN_ROWS, grouping.PIECE = 500, 700
+    joining.MIN_ROWS, sorting.PART_ROWS, grouping.PIECE = 500, 100, 700
     store, few = fpstore.open("s.fps"), fpstore.open("few.fps")
 
     def written(batches, out):

@@ -37,8 +37,8 @@ def near(seed, count=ROWS):
 @pytest.fixture
 def small_parts(set_limits):
     """Let a few hundred rows be a part."""
-    set_limits(join_rows=500, join_pairs=200, probed_rows=100, compared_rows=100)
-    set_limits(line_bytes=1 << 12)
+    set_limits(join_rows=500, join_part_rows=100, join_pairs=200, probed_rows=100)
+    set_limits(compared_rows=100, line_bytes=1 << 12)
 
 
 @pytest.fixture(scope="session")

@@ -100,7 +100,7 @@ SHAPES = {
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("width", SOME_WIDTHS)
 def test_clusters_are_the_connected_components(tmp_path, set_limits, width, shape, part):
-    set_limits(join_rows=50)
+    set_limits(join_rows=50, join_part_rows=20)
     radii = (0, 1, 2, 3, 5, 8, 12, width // 3)
     for radius in radii[(WIDTHS.index(width) + list(SHAPES).index(shape) + part) % 4 :: 4]:
         rng = np.random.default_rng([width, radius, len(shape)])

@@ -48,7 +48,7 @@ def some_designs(count, radius, width, bits=None):
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("width", SOME_WIDTHS)
-def test_pairs_and_sets(width, kind):
+def test_pairs_and_sets(set_limits, width, kind):
     rng = np.random.default_rng([width, len(kind)])
     rows = kernel_rows(make_set(kind, width, 400, rng))
     distances = brute(rows)
@@ -68,7 +68,8 @@ def test_pairs_and_sets(width, kind):
             for design in chosen[-1:]
             if design.tables[0].prefix_bits
         ]
-        for design in chosen:
+        for place, design in enumerate(chosen):
+            set_limits(join_part_rows=(10, 1 << 14)[place % 2])  # in parts, or as a whole
             assert found_pairs(rows, design) == pairs, (radius, design.name)
             assert connect_rows(rows, design).tolist() == sets, (radius, design.name)
 
@@ -85,7 +86,7 @@ def found_between(rows, others, design, threads=1, memory=1 << 40):
 @pytest.mark.parametrize("part", [0, *map(slow, (1, 2))])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("width", SOME_WIDTHS)
-def test_pairs_of_two_sets(width, kind, part):
+def test_pairs_of_two_sets(set_limits, width, kind, part):
     rng = np.random.default_rng([width, len(kind), 2, part])
     all_rows = kernel_rows(make_set(kind, width, 500, rng))
     subset = rng.random(len(all_rows)) < 0.4
@@ -104,6 +105,7 @@ def test_pairs_of_two_sets(width, kind, part):
         designs_here = some_designs(len(all_rows), radius, width)
         for own, other in sides:
             design = designs_here[int(rng.integers(len(designs_here)))]
+            set_limits(join_part_rows=int(rng.choice([10, 1 << 14])))
             memory = int(rng.choice([1 << 12, 1 << 40]))
             between = distances[np.ix_(own, other)]
             a, b = np.nonzero(between <= radius)
@@ -144,6 +146,16 @@ def test_large_buckets(set_limits, isa, radius):
         assert connect_rows(rows, design).tolist() == wanted_sets(distances, radius), design.name
 
 
+def test_a_bucket_of_any_size(isa):
+    """Each number of vectors of tags, and of rows in the last one."""
+    rng = np.random.default_rng(3)
+    every = np.arange(1 << 9, dtype=np.uint64) << np.uint64(53)
+    every = np.concatenate([every, every + np.uint64(1)])
+    for count in (*range(1, 12), *range(29, 36), *range(61, 68), *range(93, 100), *range(125, 140)):
+        rows = np.sort(rng.choice(every, count, replace=False))
+        assert found_pairs(rows, scan_design(1, 64)) == wanted_pairs(brute(rows), 1), count
+
+
 @pytest.mark.parametrize("width", SOME_WIDTHS)
 def test_few_rows(width):
     for count in (0, 1, 2, 3, 31, 32, 33, 64, 65):
@@ -163,7 +175,7 @@ def test_small_steps_and_threads(set_limits, radius):
     """A join goes on where it ran out of room, in every loop; threads find the same."""
     rows = kernel_rows(make_set("clustered", 64, 1500, np.random.default_rng(radius)))
     distances = brute(rows)
-    set_limits(join_pairs=1, join_rows=100)
+    set_limits(join_pairs=1, join_rows=100, join_part_rows=30)
     for design in some_designs(len(rows), radius, 64)[:3]:
         for threads in (1, 3):
             for memory in (1 << 40, 1 << 13):

@@ -291,7 +291,7 @@ def test_the_same_store_makes_the_same_page(tmp_path):
 
 
 def test_a_count_that_is_stopped_is_told_and_is_always_the_same(tmp_path, set_limits):
-    set_limits(report_pairs=1000, join_rows=64)  # so that threads share even this
+    set_limits(report_pairs=1000, join_rows=64, join_part_rows=32)  # threads share even this
     with fpstore.build(tmp_path / "s.fps", range(2000)) as store:
         page = report(store, threads=1)
         assert "The count stopped at 1,000 pairs" in page

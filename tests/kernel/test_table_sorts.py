@@ -51,3 +51,30 @@ def check_order(keys, order, bits, shift):
     assert np.array_equal(out, expected)
     assert not out.base[:shift].any()
     assert not out.base[shift + len(keys) :].any()
+
+
+@pytest.mark.parametrize("words", [1, 2, 4])
+def test_keys_are_scattered_to_their_parts(isa, words):
+    """Two slices of a set go to the same parts, behind each other."""
+    keys = RNG.integers(0, 2**64, (5001, words)[: 1 + (words > 1)], dtype=np.uint64)
+    permutation = RNG.permutation(64 * words).astype(np.uint8)
+    permuted = _kernel.permute(keys, permutation)
+    for bits, first, end, shift in (0, 0, 1, 0), (1, 0, 2, 3), (5, 0, 32, 5), (9, 17, 400, 1):
+        places = permuted.reshape(len(keys), -1)[:, 0] >> np.uint64(1) >> np.uint64(63 - bits)
+        counts = [_kernel.count_permuted(k, permutation, bits) for k in (keys[:3000], keys[3000:])]
+        assert np.array_equal(sum(counts), np.bincount(places.astype(int), minlength=1 << bits))
+        here = (places >= first) & (places < end)
+        expected = permuted[here][np.argsort(places[here], kind="stable")]
+        sizes = sum(counts)[first:end]
+        starts = np.cumsum(sizes) - sizes
+        memory = np.zeros((len(expected) + 16, *keys.shape[1:]), np.uint64)
+        out = memory[shift : shift + len(expected)]
+        second = starts + counts[0][first:end]
+        _kernel.scatter_permuted(keys[3000:], permutation, bits, first, second, out)
+        _kernel.scatter_permuted(keys[:3000], permutation, bits, first, starts, out)
+        assert np.array_equal(out, expected)
+        assert not memory[:shift].any()
+        assert not memory[shift + len(expected) :].any()
+        if bits:
+            with pytest.raises(ValueError, match="no room"):
+                _kernel.scatter_permuted(keys, permutation, bits, first, second, out)

@@ -226,3 +226,19 @@ def test_many_ids_of_a_pair_are_written_in_parts(tmp_path, set_limits):
     assert sorted(line.split("\t")[3:] for line in lines) == sorted(
         [str(a), str(b)] for a in range(5) for b in range(5, 9)
     )
+
+
+@pytest.mark.parametrize("width", [64, 128])
+def test_batches_are_cut_alike_with_and_without_look_ups(tmp_path, set_limits, width):
+    set_limits(id_pairs=7)
+    lone = [1 << bit for bit in range(width)]
+    several = [0] * 5 + [1] * 3 + [1 << 40] * 2 + [1 << (width - 1)] * 4
+    with fpstore.build(tmp_path / "s", lone + several, width=width) as store:
+        batches = []
+        for share in (1, 1 << 40):
+            set_limits(shared_share=share)
+            batches.append(
+                [(list(batch), batch.to_arrow().to_pylist()) for batch in store.pairs(1)]
+            )
+    assert batches[0] == batches[1]
+    assert sum(len(rows) for _, rows in batches[0]) == 5 * (width + 3 + 2 + 4)

@@ -19,7 +19,7 @@ from fpstore.base.width import Width
 from fpstore.design.joins import JoinDesign, dealt_design, designs, varying_bits
 from fpstore.design.sample import Sample
 from fpstore.io.check import check_fingerprints
-from fpstore.jobs import grouping, joining, pairs
+from fpstore.jobs import grouping, joining, pairs, sorting
 from fpstore.jobs.clusters import cluster_grouping, find_clusters
 from fpstore.jobs.pairs import find_joined_pairs, find_pairs
 from fpstore.jobs.row_set import read_row_set
@@ -93,10 +93,13 @@ class JoinAsker:
     def small_steps(self) -> Iterator[None]:
         """Let small sets be shared by threads, and found in many batches."""
         rows = int(self.rng.choice([1, 40, joining.MIN_ROWS]))
+        part = int(self.rng.choice([1, 40, sorting.PART_ROWS]))
         batch = int(self.rng.choice([1, 3000, joining.BATCH_PAIRS]))
         piece = int(self.rng.choice([1, 9, grouping.PIECE]))
         with changed(
-            (joining, {"MIN_ROWS": rows, "BATCH_PAIRS": batch}), (grouping, {"PIECE": piece})
+            (joining, {"MIN_ROWS": rows, "BATCH_PAIRS": batch}),
+            (sorting, {"PART_ROWS": part}),
+            (grouping, {"PIECE": piece}),
         ):
             yield
 

@@ -48,4 +48,17 @@ struct SortBuffers {
   uint64_t* tmp;
 };
 
+// Where keys go by their leading bits: those of the parts [first, first + parts), the first of each
+// to its place among the `room` rows of out. memory has kScatterWords words for each part, and as
+// many more.
+struct PartsOfKeys {
+  unsigned bits;
+  size_t first, parts;
+  const uint64_t* starts;
+  uint64_t* out;
+  size_t room;
+  uint64_t* memory;
+};
+constexpr size_t kScatterWords = 9;
+
 }  // namespace fpstore

@@ -347,12 +347,13 @@ constexpr unsigned kPartBits =
     15;  // 2^15 keys, and as much for sorting them, leave room in the second-level cache
 constexpr unsigned kMaxDigitBits = 11;
 constexpr size_t kLine = 8;  // keys in a line of the cache
+static_assert(kScatterWords == kLine + 1);
 
 // Calls part(permuted keys, how many) for all keys, in order; false when the call is to end early.
-template <class Part>
-inline bool permuted_pieces(const Permutation& p, const uint64_t* in, size_t n, Stopper* stop,
+template <class Row, class Part>
+inline bool permuted_pieces(const Permutation& p, const Row* in, size_t n, Stopper* stop,
                             Part part) {
-  uint64_t piece[kPieceRows];
+  Row piece[kPieceRows];
   for (size_t start = 0; start < n; start += kPieceRows) {
     const size_t length = n - start < kPieceRows ? n - start : kPieceRows;
     if (should_stop(stop, length)) return false;
@@ -373,54 +374,62 @@ inline void store_line(uint64_t* to, const uint64_t* line) {
 #endif
 }
 
-// Writes keys to their parts of out by whole lines, which gather in room: a line for each part, and
-// where each part goes on.
+// Writes keys to their parts of out by whole lines, which gather in memory: one for each part, and
+// behind them where each part goes on. Others may write to out at the same time, but not between
+// the start and the end of a part.
 class LineScatter {
  public:
-  // starts has the number of keys before each of the parts, and last all keys.
-  LineScatter(uint64_t* out, uint64_t* lines, uint64_t* at, const uint64_t* starts, unsigned bits)
+  // starts has the place of the first key of each part; out has room for `room` keys.
+  LineScatter(uint64_t* out, size_t room, uint64_t* memory, const uint64_t* starts, size_t parts)
       : offset_(reinterpret_cast<uintptr_t>(out) / sizeof *out % kLine),
+        end_(room + offset_),
         out_(out),
-        lines_(lines),
-        at_(at),
+        lines_(memory +
+               (kLine - reinterpret_cast<uintptr_t>(memory) / sizeof *memory % kLine) % kLine),
+        at_(lines_ + parts * kLine),
         starts_(starts),
-        bits_(bits) {
-    for (size_t d = 0; d < size_t{1} << bits; ++d) at_[d] = starts[d] + offset_;
+        parts_(parts) {
+    for (size_t d = 0; d < parts; ++d) at_[d] = starts[d] + offset_;
   }
-  void put(uint64_t key) {
-    const size_t d = digit(key, 0, bits_);
+  void put(uint64_t key, size_t d) {
     const uint64_t at = at_[d]++;
     lines_[d * kLine + at % kLine] = key;
-    // The front of a line may belong to parts before this one, whose own lines are written at the
-    // end.
     if (at % kLine == kLine - 1) full(d, at + 1 - kLine);
   }
-  void finish() {
-    for (size_t d = 0; d < size_t{1} << bits_; ++d) {
-      const uint64_t line = at_[d] / kLine * kLine, start = starts_[d] + offset_;
-      for (uint64_t at = line > start ? line : start; at < at_[d]; ++at)
-        out_[at - offset_] = lines_[d * kLine + at % kLine];
+  // False when a part had no room.
+  bool finish() {
+    bool fits = true;
+    for (size_t d = 0; d < parts_; ++d) {
+      fits &= at_[d] <= end_;
+      if (fits) store(d, at_[d] / kLine * kLine, at_[d]);
     }
 #if defined(__SSE2__)
     _mm_sfence();
 #endif
+    return fits;
   }
 
  private:
   void full(size_t d, uint64_t line) {
-    if (FPSTORE_UNLIKELY(line < offset_)) {
-      for (uint64_t at = offset_; at < kLine; ++at) out_[at - offset_] = lines_[d * kLine + at];
-    } else {
+    if (FPSTORE_UNLIKELY(line + kLine > end_)) return;
+    if (FPSTORE_UNLIKELY(line < starts_[d] + offset_))
+      store(d, line, line + kLine);
+    else
       store_line(out_ + (line - offset_), lines_ + d * kLine);
-    }
+  }
+  // The front of a line may belong to the part before.
+  void store(size_t d, uint64_t from, uint64_t to) {
+    const uint64_t start = starts_[d] + offset_;
+    for (uint64_t at = from > start ? from : start; at < to; ++at)
+      out_[at - offset_] = lines_[d * kLine + at % kLine];
   }
 
-  const size_t offset_;  // keys between the start of a line and out
+  const size_t offset_, end_;  // keys between the start of a line and out, and its end
   uint64_t* const out_;
   uint64_t* const lines_;
   uint64_t* const at_;
   const uint64_t* const starts_;
-  const unsigned bits_;
+  const size_t parts_;
 };
 
 // Permuted keys to parts of out by their leading digit; the parts are then sorted where they are,
@@ -431,20 +440,17 @@ inline void scatter_sort(const Permutation& p, const uint64_t* in, size_t n,
   while (digit_bits < kMaxDigitBits && n >> digit_bits > size_t{1} << kPartBits) ++digit_bits;
   if (digit_bits > bits) digit_bits = bits;
   const size_t digits = size_t{1} << digit_bits;
-  // In tmp, which is free: the lines, each in one of the cache, where parts go on, and where they
-  // begin.
-  uint64_t* const lines =
-      room.tmp + (kLine - reinterpret_cast<uintptr_t>(room.tmp) / sizeof *room.tmp % kLine) % kLine;
-  uint64_t *const at = lines + digits * kLine, *const starts = at + digits;
+  // In tmp, which is free: where the parts begin, and what the scatter needs.
+  uint64_t* const starts = room.tmp;
   memset(starts, 0, (digits + 1) * sizeof *starts);
   const bool counted = permuted_pieces(p, in, n, stop, [&](const uint64_t* piece, size_t length) {
     for (size_t i = 0; i < length; ++i) ++starts[digit(piece[i], 0, digit_bits) + 1];
   });
   if (!counted) return;
   for (size_t d = 0; d < digits; ++d) starts[d + 1] += starts[d];
-  LineScatter scatter(room.out, lines, at, starts, digit_bits);
+  LineScatter scatter(room.out, n, starts + digits + 1, starts, digits);
   const bool scattered = permuted_pieces(p, in, n, stop, [&](const uint64_t* piece, size_t length) {
-    for (size_t i = 0; i < length; ++i) scatter.put(piece[i]);
+    for (size_t i = 0; i < length; ++i) scatter.put(piece[i], digit(piece[i], 0, digit_bits));
   });
   if (!scattered) return;
   scatter.finish();
@@ -491,6 +497,55 @@ void permute_sort(const Permutation& p, const uint64_t* keys, size_t n, const So
   if (in_steps(n, stop,
                [&](size_t from, size_t to) { permute_rows(p, in + from, out + from, to - from); }))
     sort_rows(out, tmp, n, 0, bits, stop);
+}
+
+// The part of a permuted key by its leading bits, of which there may be none.
+inline size_t part_of(uint64_t key, unsigned bits) { return key >> 1 >> (63 - bits); }
+
+template <class W>
+void count_permuted(const Permutation& p, const uint64_t* keys, size_t n, unsigned bits,
+                    uint64_t* counts, Stopper* stop) {
+  if constexpr (W::kWide) {
+    const Permutation lead = leading_part(p, bits);
+    in_steps(n, stop, [&](size_t from, size_t to) {
+      for (size_t i = from; i < to; ++i)
+        ++counts[part_of(gather(lead, keys + i * W::kWords), bits)];
+    });
+  } else {
+    permuted_pieces(p, keys, n, stop, [&](const uint64_t* piece, size_t length) {
+      for (size_t i = 0; i < length; ++i) ++counts[part_of(piece[i], bits)];
+    });
+  }
+}
+
+template <class W>
+bool scatter_permuted(const Permutation& p, const uint64_t* keys, size_t n, const PartsOfKeys& to,
+                      Stopper* stop) {
+  using Row = typename W::Row;
+  const auto each = [&](const auto& put) {
+    permuted_pieces(p, rows<Row>(keys), n, stop, [&](const Row* piece, size_t length) {
+      for (size_t i = 0; i < length; ++i) {
+        const size_t d = part_of(key_of(piece[i]), to.bits) - to.first;
+        if (FPSTORE_LIKELY(d < to.parts)) put(piece[i], d);
+      }
+    });
+  };
+  if constexpr (W::kWide) {
+    memcpy(to.memory, to.starts, to.parts * sizeof *to.starts);
+    bool fits = true;
+    each([&](const Row& row, size_t d) {
+      const uint64_t at = to.memory[d]++;
+      if (FPSTORE_LIKELY(at < to.room))
+        rows<Row>(to.out)[at] = row;
+      else
+        fits = false;
+    });
+    return fits;
+  } else {
+    LineScatter scatter(to.out, to.room, to.memory, to.starts, to.parts);
+    each([&](uint64_t key, size_t d) { scatter.put(key, d); });
+    return scatter.finish();
+  }
 }
 
 // low and high are rows.

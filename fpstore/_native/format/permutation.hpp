@@ -40,6 +40,19 @@ static inline Wide<Words> apply(const Permutation& p, const Wide<Words>& x) {
   return y;
 }
 
+// What a permutation moves to the leading bits.
+static inline Permutation leading_part(const Permutation& p, unsigned bits) {
+  Permutation out{};
+  for (unsigned i = 0; i < p.count; ++i) {
+    const uint64_t mask = p.mask[i] & rotated(top_mask(bits), (64u - p.rotate[i]) & 63);
+    if (p.to[i] || !mask) continue;
+    out.rotate[out.count] = p.rotate[i];
+    out.from[out.count] = p.from[i];
+    out.mask[out.count++] = mask;
+  }
+  return out;
+}
+
 // What all goes to the first word.
 static inline uint64_t gather(const Permutation& p, const uint64_t* x) {
   uint64_t y = 0;

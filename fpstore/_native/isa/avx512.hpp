@@ -457,6 +457,71 @@ struct Avx512Tags : Avx2Tags {
     }
     return count;
   }
+
+  template <class Isa>
+  static unsigned near_pairs(const uint8_t* tags, unsigned n, unsigned* row, unsigned mask,
+                             unsigned limit, uint16_t* left, uint16_t* right, unsigned room) {
+    if (limit == 1) return pairs_in_a_bit(tags, n, row, mask, left, right, room);
+    return PortableTags::near_pairs<Isa>(tags, n, row, mask, limit, left, right, room);
+  }
+
+  static unsigned pairs_in_a_bit(const uint8_t* tags, unsigned n, unsigned* row, unsigned mask,
+                                 uint16_t* left, uint16_t* right, unsigned room) {
+    if (n <= 64) return pairs_of_few<2>(tags, n, row, mask, left, right, room);
+    if (n <= 96) return pairs_of_few<3>(tags, n, row, mask, left, right, room);
+    if (n <= 128) return pairs_of_few<4>(tags, n, row, mask, left, right, room);
+    return Avx2Tags::pairs_in_a_bit(tags, n, row, mask, left, right, room);
+  }
+
+  // At most 32 tags for each of some vectors, all of which the registers hold.
+  template <unsigned Vectors>
+  static unsigned pairs_of_few(const uint8_t* tags, unsigned n, unsigned* row, unsigned mask,
+                               uint16_t* left, uint16_t* right, unsigned room) {
+    static_assert(Vectors <= 4);
+    const __m512i live = _mm512_set1_epi16(static_cast<short>(mask)), less = _mm512_set1_epi16(-1);
+    __m512i all[Vectors];
+#pragma GCC unroll 4
+    for (unsigned v = 0; v < Vectors; ++v) {
+      const __mmask32 there = static_cast<__mmask32>(_bzhi_u64(~0u, n > 32 * v ? n - 32 * v : 0));
+      all[v] = _mm512_maskz_loadu_epi16(there, tags + 64 * v);
+    }
+    unsigned count = 0, i = *row;
+    const auto add = [&](unsigned first, uint64_t hits) {
+      for (; hits; hits &= hits - 1) {
+        left[count] = static_cast<uint16_t>(i);
+        right[count++] =
+            static_cast<uint16_t>(first + static_cast<unsigned>(__builtin_ctzll(hits)));
+      }
+    };
+#pragma GCC unroll 4
+    for (unsigned from = 0; from < Vectors; ++from) {
+      // The tags behind the row, in two words of 64.
+      uint64_t behind[2] = {_bzhi_u64(~uint64_t{0}, n),
+                            _bzhi_u64(~uint64_t{0}, n < 64 ? 0 : n - 64)};
+      if (i / 64 == from / 2) behind[from / 2] &= ~uint64_t{1} << (i % 64);
+      for (const unsigned end = n < 32 * from + 32 ? n : 32 * from + 32; i < end; ++i) {
+        const __m512i base = _mm512_set1_epi16(static_cast<short>(load16(tags + 2 * i)));
+        uint64_t hits[2] = {0, 0};
+#pragma GCC unroll 4
+        for (unsigned v = from; v < Vectors; ++v) {
+          const __m512i x = _mm512_ternarylogic_epi32(all[v], base, live, 0x28);
+          const uint64_t near = _mm512_testn_epi16_mask(x, _mm512_add_epi16(x, less));
+          hits[v / 2] |= near << 32 * (v % 2);
+        }
+        hits[0] &= behind[0];
+        hits[1] &= behind[1];
+        behind[from / 2] &= behind[from / 2] - 1;
+        if (FPSTORE_LIKELY(!(hits[0] | hits[1]))) continue;
+        add(0, hits[0]);
+        add(64, hits[1]);
+        if (room - count >= n) continue;
+        *row = i + 1;
+        return count;
+      }
+    }
+    *row = i;
+    return count;
+  }
 };
 
 }  // namespace FPSTORE_ISA

@@ -60,6 +60,8 @@ constexpr Kernels make_set(const char* name) {
   return Kernels{name,
                  permute<Whole>,
                  permute_select<Whole>,
+                 count_permuted<Whole>,
+                 scatter_permuted<Whole>,
                  permute_sort<Whole>,
                  sort_keys<Whole>,
                  sort_pairs<Whole>,

@@ -18,6 +18,13 @@ struct Kernels {
   // Permutes, keeps what lies in [low, high] and returns how many were kept; out needs room for n.
   size_t (*permute_select)(const Permutation& p, const uint64_t* in, uint64_t* out, size_t n,
                            const uint64_t* low, const uint64_t* high);
+  // Adds to counts how many permuted keys each part by their leading bits has.
+  void (*count_permuted)(const Permutation& p, const uint64_t* in, size_t n, unsigned bits,
+                         uint64_t* counts, Stopper* stop);
+  // Permutes keys and writes them to their parts, in the order that they have; false when a part
+  // has no room.
+  bool (*scatter_permuted)(const Permutation& p, const uint64_t* in, size_t n,
+                           const PartsOfKeys& to, Stopper* stop);
   // The sorts leave their arrays in no order when they are stopped.
   // Permutes n keys in ascending order and sorts them by their leading bits bits (stable).
   void (*permute_sort)(const Permutation& p, const uint64_t* in, size_t n, const SortBuffers& room,

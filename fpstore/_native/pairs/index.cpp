@@ -17,6 +17,47 @@ bool index_buckets(const uint64_t* rows, unsigned words, uint64_t count, unsigne
   return true;
 }
 
+namespace {
+
+template <class Row>
+void sort_rows_of_part(const RowsOfPart& part, Row* out, uint64_t* starts, uint16_t* tags) {
+  const Row* const in = rows<Row>(part.rows);
+  const unsigned depth = part.depth, bits = part.bits, tag_at = depth + bits;
+  const auto bucket_of = [&](uint64_t word) { return word << depth >> 1 >> (63 - bits); };
+  const auto tag_of = [&](uint64_t word) {
+    return static_cast<uint16_t>(word << tag_at >> (64 - kTagBits));
+  };
+  if (!out) {
+    uint64_t next = 0;
+    for (uint64_t i = 0; i < part.count; ++i) {
+      const uint64_t word = leading_word(in[i]), bucket = bucket_of(word);
+      for (; next <= bucket; ++next) starts[next] = i;
+      tags[i] = tag_of(word);
+    }
+    for (; next <= uint64_t{1} << bits; ++next) starts[next] = part.count;
+    return;
+  }
+  // Counts stand two places behind their bucket, and starts one behind: each is moved on to the
+  // next one.
+  memset(starts, 0, ((size_t{1} << bits) + 2) * sizeof *starts);
+  for (uint64_t i = 0; i < part.count; ++i) ++starts[bucket_of(leading_word(in[i])) + 2];
+  for (size_t b = 1; b < size_t{1} << bits; ++b) starts[b + 2] += starts[b + 1];
+  uint64_t* const next = starts + 1;
+  for (uint64_t i = 0; i < part.count; ++i) {
+    const Row row = in[i];
+    const uint64_t word = leading_word(row), to = next[bucket_of(word)]++;
+    out[to] = row;
+    tags[to] = tag_of(word);
+  }
+}
+
+}  // namespace
+
+void sort_part(const RowsOfPart& part, uint64_t* out, uint64_t* starts, uint16_t* tags) {
+  with_row(part.words,
+           [&](auto row) { sort_rows_of_part(part, rows<decltype(row)>(out), starts, tags); });
+}
+
 bool find_places(const RowIndex& index, const uint64_t* rows, uint64_t count, uint64_t* places) {
   constexpr uint64_t kTogether = 32;  // rows whose memory is fetched at the same time
   const unsigned words = index.words;

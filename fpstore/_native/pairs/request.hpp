@@ -149,6 +149,18 @@ struct PairKernels {
 bool index_buckets(const uint64_t* rows, unsigned words, uint64_t count, unsigned bucket_bits,
                    uint64_t* starts, uint16_t* tags, Stopper* stop);
 
+// Rows that share their leading `depth` bits; the `bits` bits behind these are their buckets.
+struct RowsOfPart {
+  const uint64_t* rows;
+  unsigned words;
+  uint64_t count;
+  unsigned depth, bits;
+};
+
+// Writes rows in the order of their buckets, stable, where each bucket begins, and the tags. starts
+// has 2^bits + 2 places, of which the last is scratch. Without `out`, the rows are in this order.
+void sort_part(const RowsOfPart& part, uint64_t* out, uint64_t* starts, uint16_t* tags);
+
 // Ascending rows, and where those with each value of the leading bits begin.
 struct RowIndex {
   const uint64_t* rows;

@@ -43,7 +43,7 @@ uint64_t largest_bucket(Span<const uint64_t> starts, uint64_t first, uint64_t en
 
 template <class Word, class Tag>
 TableSearch::TableSearch(const IndexedRows<Word, Tag>& rows, const RuleColumns& columns)
-    : words_(rows.words), radius_(columns.radius) {
+    : PairSearch(rows.words), radius_(columns.radius) {
   check_rows(rows, columns);
   bucket_bits_ = bits_of_buckets(rows.starts);
   tag_mask_ = static_cast<uint16_t>(0xFFFFu << (kTagBits - columns.tag_bits));
@@ -61,7 +61,7 @@ TableSearch::TableSearch(const IndexedRows<Word, Tag>& rows, const RuleColumns& 
   }
 }
 
-void TableSearch::more(PairSink* sink, Stopper* stop) {
+void PairSearch::more(PairSink* sink, Stopper* stop) {
   const InUse used(busy_);
   need(!stopped_, "it was stopped: what it had found is lost");
   stopped_ = true;
@@ -126,6 +126,86 @@ Linking::Linking(const LinkedRows& side, const RuleColumns& columns) : TableSear
 
 bool Linking::add(PairSink* sink, Stopper* stop) {
   return pair_kernels().link[words_ / 2](links_, &place_, sink, stop);
+}
+
+PartSearch::PartSearch(std::vector<PartedRows> sides, const RuleColumns& columns,
+                       unsigned bucket_bits, unsigned part_bits, bool linked)
+    : PairSearch(sides.at(0).words),
+      sides_(std::move(sides)),
+      columns_(columns),
+      bucket_bits_(bucket_bits),
+      part_bits_(part_bits),
+      linked_(linked) {
+  need(part_bits <= bucket_bits && bucket_bits <= kMaxBucketBits, "no such buckets");
+  need(sides_.size() <= (linked ? 1 : 2), "one set is linked, or two are joined");
+  need(!columns.flips.empty() && !columns.flips.back(), "buckets are compared that differ");
+  for (const PartedRows& side : sides_) {
+    need(side.words == words_ && side.starts.size == sides_[0].starts.size,
+         "both sides have the same parts");
+    need(side.starts.size && side.starts[side.starts.size - 1] <= side.count,
+         "the parts run past the rows");
+    for (size_t p = 0; p + 1 < side.starts.size; ++p)
+      need(side.starts[p] <= side.starts[p + 1], "starts descend");
+    const uint64_t most = largest_bucket(side.starts, 0, side.starts.size - 1);
+    const bool moved = linked || !side.ordered;
+    parts_.push_back(
+        {std::unique_ptr<uint64_t[]>(moved ? new uint64_t[most * words_] : nullptr),
+         std::unique_ptr<uint16_t[]>(new uint16_t[most + kSectionRoom / 2]),
+         std::unique_ptr<uint64_t[]>(new uint64_t[(size_t{1} << (bucket_bits - part_bits)) + 2]),
+         nullptr, 0});
+  }
+}
+
+bool PartSearch::sort(Stopper* stop) {
+  const unsigned bits = bucket_bits_ - part_bits_;
+  for (size_t i = 0; i < sides_.size(); ++i) {
+    const PartedRows& side = sides_[i];
+    Part& part = parts_[i];
+    const uint64_t* const from = side.rows + side.starts[part_] * words_;
+    part.count = side.starts[part_ + 1] - side.starts[part_];
+    if (should_stop(stop, part.count)) return false;
+    sort_part({from, words_, part.count, part_bits_, bits}, part.rows.get(), part.starts.get(),
+              part.tags.get());
+    part.sorted = part.rows ? part.rows.get() : from;
+  }
+  return true;
+}
+
+template <class Word, class Tag>
+IndexedRows<Word, Tag> PartSearch::indexed(size_t side, Word* rows) const {
+  const Part& part = parts_[side];
+  return {rows,
+          part.count,
+          words_,
+          {part.starts.get(), (size_t{1} << (bucket_bits_ - part_bits_)) + 1},
+          {part.tags.get(), part.count + kSectionRoom / 2}};
+}
+
+std::unique_ptr<PairSearch> PartSearch::search() const {
+  if (linked_)
+    return std::make_unique<Linking>(indexed<uint64_t, uint16_t>(0, parts_[0].rows.get()),
+                                     columns_);
+  const auto side = [&](size_t i) {
+    return indexed<const uint64_t, const uint16_t>(i, parts_[i].sorted);
+  };
+  return std::make_unique<PairJoin>(
+      side(0), columns_, 0, uint64_t{1} << (bucket_bits_ - part_bits_),
+      sides_.size() > 1 ? std::optional<JoinedRows>(side(1)) : std::nullopt);
+}
+
+bool PartSearch::add(PairSink* sink, Stopper* stop) {
+  for (; part_ + 1 < sides_[0].starts.size; ++part_) {
+    if (!search_) {
+      if (!sort(stop)) return false;
+      const auto is_empty = [](const Part& part) { return !part.count; };
+      if (std::any_of(parts_.begin(), parts_.end(), is_empty)) continue;
+      search_ = search();
+    }
+    search_->more(sink, stop);
+    if (!search_->done()) return false;
+    search_.reset();
+  }
+  return true;
 }
 
 }  // namespace fpstore

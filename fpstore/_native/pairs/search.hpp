@@ -48,9 +48,9 @@ struct RuleColumns {
 };
 
 // Finds pairs in batches, until there are no more. One thread at a time.
-class TableSearch {
+class PairSearch {
  public:
-  virtual ~TableSearch() = default;
+  virtual ~PairSearch() = default;
   unsigned words() const { return words_; }
   bool done() const { return done_; }
   // Adds pairs while there is room, which is for kTagsAtOnce at least. Throws Interrupted where it
@@ -58,20 +58,28 @@ class TableSearch {
   void more(PairSink* sink, Stopper* stop);
 
  protected:
-  template <class Word, class Tag>
-  TableSearch(const IndexedRows<Word, Tag>& rows, const RuleColumns& columns);
+  explicit PairSearch(unsigned words) : words_(words) {}
   virtual bool add(PairSink* sink, Stopper* stop) = 0;
-  unsigned table() const { return static_cast<unsigned>(rules_.size() - 1); }
 
-  unsigned words_, bucket_bits_, radius_;
-  uint16_t tag_mask_;
-  std::vector<TableRule> rules_;
-  Permutation inverse_;
-  std::vector<uint64_t> groups_ = std::vector<uint64_t>((size_t{1} << kMaxPartBits) + 1);
+  unsigned words_;
 
  private:
   bool done_ = false, stopped_ = false;
   std::atomic<bool> busy_{false};
+};
+
+// A search in a table whose rows are indexed.
+class TableSearch : public PairSearch {
+ protected:
+  template <class Word, class Tag>
+  TableSearch(const IndexedRows<Word, Tag>& rows, const RuleColumns& columns);
+  unsigned table() const { return static_cast<unsigned>(rules_.size() - 1); }
+
+  unsigned bucket_bits_, radius_;
+  uint16_t tag_mask_;
+  std::vector<TableRule> rules_;
+  Permutation inverse_;
+  std::vector<uint64_t> groups_ = std::vector<uint64_t>((size_t{1} << kMaxPartBits) + 1);
 };
 
 // The pairs of one table, or of some of its buckets: of a set, or of that and an opposite one.
@@ -101,6 +109,48 @@ class Linking : public TableSearch {
   std::unique_ptr<uint16_t[]> moved_tags_;
   LinkTable links_{};
   LinkPlace place_{};
+};
+
+// Permuted rows in parts by their leading bits: part p has the rows [starts[p], starts[p + 1]). In
+// a part they have any order, or are in the order of their buckets.
+struct PartedRows {
+  const uint64_t* rows;
+  uint64_t count;
+  unsigned words;
+  Span<const uint64_t> starts;
+  bool ordered;
+};
+
+// The pairs or links of a set, or the pairs of two sets, in parts of a table that flips no bit of
+// the bucket. Each part is put in the order of its buckets, and searched while the cache has it.
+class PartSearch : public PairSearch {
+ public:
+  // The parts are those of the leading part_bits bits from first on. The rules outlive the search.
+  PartSearch(std::vector<PartedRows> sides, const RuleColumns& columns, unsigned bucket_bits,
+             unsigned part_bits, bool linked);
+
+ private:
+  // A part of a side in the order of its buckets.
+  struct Part {
+    std::unique_ptr<uint64_t[]> rows;
+    std::unique_ptr<uint16_t[]> tags;
+    std::unique_ptr<uint64_t[]> starts;
+    const uint64_t* sorted;
+    uint64_t count;
+  };
+  bool add(PairSink* sink, Stopper* stop) override;
+  bool sort(Stopper* stop);
+  std::unique_ptr<PairSearch> search() const;
+  template <class Word, class Tag>
+  IndexedRows<Word, Tag> indexed(size_t side, Word* rows) const;
+
+  std::vector<PartedRows> sides_;
+  RuleColumns columns_;
+  unsigned bucket_bits_, part_bits_;
+  bool linked_;
+  std::vector<Part> parts_;
+  std::unique_ptr<PairSearch> search_;
+  size_t part_ = 0;
 };
 
 }  // namespace fpstore

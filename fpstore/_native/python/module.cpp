@@ -94,6 +94,40 @@ size_t permute_select(Rows keys, Bytes permutation, Rows low, Rows high, Mutable
   });
 }
 
+// How many permuted keys each part by their leading bits has.
+nb::object count_permuted(Rows keys, Bytes permutation, unsigned bits, const Stop* stop) {
+  const Permutation p = permutation_of(permutation, false);
+  const unsigned width = width_of(permutation, keys);
+  need(bits <= kMaxBucketBits, "too many bits for the number of a part");
+  Buffer<uint64_t> counts(size_t{1} << bits);
+  std::fill_n(counts.get(), size_t{1} << bits, 0);
+  call(stop, [&](Stopper* stopping) {
+    kernels(width).count_permuted(p, keys.data(), count_of(keys), bits, counts.get(), stopping);
+  });
+  return counts.array(size_t{1} << bits);
+}
+
+// Permutes keys, and writes those of some parts by their leading bits to out, the first of each
+// part to its start.
+void scatter_permuted(Rows keys, Bytes permutation, unsigned bits, size_t first, Words starts,
+                      MutableRows out, const Stop* stop) {
+  const Permutation p = permutation_of(permutation, false);
+  const unsigned width = width_of(permutation, keys);
+  const size_t parts = starts.size();
+  need_words(out, words_of(width));
+  need(bits <= kMaxBucketBits && first <= size_t{1} << bits && parts <= (size_t{1} << bits) - first,
+       "no such parts");
+  for (size_t d = 0; d < parts; ++d)
+    need(starts.data()[d] <= count_of(out), "a part starts behind the rows");
+  Buffer<uint64_t> memory(kScatterWords * (parts + 1));
+  const PartsOfKeys to{bits, first, parts, starts.data(), out.data(), count_of(out), memory.get()};
+  need(call(stop,
+            [&](Stopper* stopping) {
+              return kernels(width).scatter_permuted(p, keys.data(), count_of(keys), to, stopping);
+            }),
+       "a part has no room");
+}
+
 // Permutes keys that are in ascending order and sorts them by their leading bits, stable, into out.
 void permute_sort(Rows keys, Bytes permutation, MutableRows out, MutableRows scratch, unsigned bits,
                   const Stop* stop) {
@@ -253,6 +287,10 @@ NB_MODULE(_kernel, m) {
   m.def("permute", &permute_keys, "keys"_array, "permutation"_a, "inverse"_a = false);
   m.def("permute_select", &permute_select, "keys"_array, "permutation"_a, "low"_array, "high"_array,
         "out"_array);
+  m.def("count_permuted", &count_permuted, "keys"_array, "permutation"_a, "bits"_a,
+        optional_stop());
+  m.def("scatter_permuted", &scatter_permuted, "keys"_array, "permutation"_a, "bits"_a, "first"_a,
+        "starts"_array, "out"_array, optional_stop());
   m.def("permute_sort", &permute_sort, "keys"_array, "permutation"_a, "out"_array, "scratch"_array,
         "bits"_a, optional_stop());
   m.def("sort_keys", &sort_keys, "keys"_array, "scratch"_array, "bits"_a = nb::none(),

@@ -39,6 +39,7 @@ void index_rows(Rows rows, unsigned bucket_bits, MutableWords starts, Tags tags,
 }
 
 using Side = std::tuple<Rows, Words, TagColumn>;
+using PartedSide = std::tuple<Rows, Words, bool>;
 
 template <class SomeRows, class SomeTags>
 auto indexed(const SomeRows& rows, const Words& starts, const SomeTags& tags) {
@@ -70,7 +71,7 @@ nb::object fitted(Buffer<T>* column, size_t count, size_t room, unsigned each = 
 }
 
 // (a, b, distances) of about `room` pairs at most.
-nb::tuple more(TableSearch& search, size_t room, const Stop* stop) {
+nb::tuple more(PairSearch& search, size_t room, const Stop* stop) {
   need(!(room >> 32), "room for too many pairs");
   room = std::max<size_t>(room, kTagsAtOnce);
   const unsigned words = search.words();
@@ -226,10 +227,10 @@ void bind_pairs(nb::module_& m) {
   m.def("index_rows", &index_rows, "rows"_array, "bucket_bits"_a, "starts"_array, "tags"_array,
         optional_stop());
   m.def("group_greedily", &group_greedily, "rows"_array, "lims"_array, "radius"_a, optional_stop());
-  nb::class_<TableSearch>(m, "TableSearch")
-      .def_prop_ro("done", &TableSearch::done)
+  nb::class_<PairSearch>(m, "PairSearch")
+      .def_prop_ro("done", &PairSearch::done)
       .def("more", &more, "room"_a, optional_stop());
-  nb::class_<PairJoin, TableSearch>(m, "PairJoin")
+  nb::class_<PairJoin, PairSearch>(m, "PairJoin")
       .def(
           "__init__",
           [](PairJoin* self, Rows rows, Words starts, TagColumn tags, Bytes permutation,
@@ -250,7 +251,7 @@ void bind_pairs(nb::module_& m) {
           "tag_masks"_array, "flips"_a, "both"_a, "tag_bits"_a, "radius"_a, "first"_a, "end"_a,
           "opposite"_a.none() = nb::none(), nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>(),
           nb::keep_alive<1, 4>(), nb::keep_alive<1, 14>());
-  nb::class_<Linking, TableSearch>(m, "Linking")
+  nb::class_<Linking, PairSearch>(m, "Linking")
       .def(
           "__init__",
           [](Linking* self, MutableRows rows, Words starts, Tags tags, Bytes permutation,
@@ -263,6 +264,27 @@ void bind_pairs(nb::module_& m) {
           "rows"_array, "starts"_array, "tags"_array, "permutation"_array, "bucket_masks"_array,
           "tag_masks"_array, "flips"_a, "both"_a, "tag_bits"_a, "radius"_a, nb::keep_alive<1, 2>(),
           nb::keep_alive<1, 3>(), nb::keep_alive<1, 4>());
+  nb::class_<PartSearch, PairSearch>(m, "PartSearch")
+      .def(
+          "__init__",
+          [](PartSearch* self, const std::vector<PartedSide>& sides, Bytes permutation,
+             Rows bucket_masks, Rows tag_masks, std::vector<unsigned> flips,
+             std::vector<unsigned> both, unsigned tag_bits, unsigned radius, unsigned bucket_bits,
+             unsigned part_bits, bool linked) {
+            need(!sides.empty(), "one set or two");
+            std::vector<PartedRows> parted;
+            for (const auto& [rows, part_starts, ordered] : sides)
+              parted.push_back(
+                  {rows.data(), count_of(rows), words_in(rows), span_of(part_starts), ordered});
+            new (self) PartSearch(std::move(parted),
+                                  rules(permutation, bucket_masks, tag_masks, std::move(flips),
+                                        std::move(both), tag_bits, radius),
+                                  bucket_bits, part_bits, linked);
+          },
+          "sides"_a, "permutation"_array, "bucket_masks"_array, "tag_masks"_array, "flips"_a,
+          "both"_a, "tag_bits"_a, "radius"_a, "bucket_bits"_a, "part_bits"_a, "linked"_a,
+          nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>(), nb::keep_alive<1, 4>(),
+          nb::keep_alive<1, 5>());
   nb::class_<Index>(m, "RowIndex")
       .def(nb::init<Rows>(), "rows"_array)
       .def("places", &Index::places, "rows"_array);

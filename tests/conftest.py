@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import speeds
 import warm
+from hypothesis import HealthCheck, settings
 
 os.environ.pop("FPSTORE_SHOW_LEAKS", None)  # a worker has it from the process that started it
 import fpstore._kernel  # noqa: F401  # before the variable below, which is for the processes of the tests
@@ -36,6 +37,10 @@ pytest_plugins = [
 os.environ["FPSTORE_SHOW_LEAKS"] = "1"  # a process of a test that leaves objects behind says so
 
 warm.install()
+
+# A busy machine draws inputs and runs examples slowly.
+settings.register_profile("any speed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any speed")
 
 # A background job of a shell starts with these ignored, and so would the processes that the tests
 # interrupt.

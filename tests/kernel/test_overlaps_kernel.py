@@ -1,5 +1,7 @@
 """Lists of texts that share a feature, and what pairs of them share, in the kernel."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -108,6 +110,23 @@ def test_refused_places(arguments, message):
     with pytest.raises(ValueError, match=message):
         paired.count(**arguments)
     assert paired.count() == ALL
+
+
+def test_threads_take_turns_with_a_counter():
+    """The counts of a text are kept in the counter until the next one."""
+    counter = _kernel.SharedCounter(np.arange(400, dtype=np.uint32) % 100, 100)
+    texts = np.arange(4_000, dtype=np.uint64)
+    spans = np.arange(3 * len(texts), dtype=np.uint64) % np.uint64(290)
+
+    def count(start):
+        places = (spans + np.uint64(start)) << np.uint64(8) | np.uint64(100 << 1)
+        sizes, least = np.full_like(texts, 3), np.full(len(texts), 3, np.uint32)
+        return counter.count(texts, sizes, places, least)
+
+    expected = list(map(count, range(4)))
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(count, range(4)))
+    assert all(map(np.array_equal, sum(results, ()), sum(expected, ())))
 
 
 def test_texts_in_heads_are_below_their_number():

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from itertools import chain, pairwise
 from typing import Any, Self
 
@@ -22,6 +22,7 @@ import numpy.typing as npt
 from fpstore.base.aliases import Flags, Words
 from fpstore.base.arrays import list_lims, list_numbers
 from fpstore.base.resources import Resources
+from fpstore.base.threads import cached_property
 from fpstore.cleaning import open_reference
 from fpstore.hashing.base import SAMPLES
 from fpstore.hashing.exact import EXACT

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, Self, get_args
 
@@ -20,6 +20,7 @@ import numpy as np
 from fpstore.base.arguments import check_choice, check_flag, check_whole, is_uri
 from fpstore.base.resources import Resources
 from fpstore.base.strings import StringColumn
+from fpstore.base.threads import cached_property
 from fpstore.errors import (
     CorruptStoreError,
     FormatVersionError,

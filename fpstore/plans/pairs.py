@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import KW_ONLY, dataclass, field
-from functools import cached_property
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -20,6 +19,7 @@ from fpstore.base.aliases import Words
 from fpstore.base.arguments import check_choice
 from fpstore.base.arrays import is_run_start
 from fpstore.base.resources import Resources
+from fpstore.base.threads import cached_property
 from fpstore.base.width import Width, empty_rows
 from fpstore.design.families import check_radius
 from fpstore.io import open_writer

@@ -9,7 +9,7 @@ The table gives the block and rank of a key, and these lead to its numbers.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain, pairwise
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +103,7 @@ class MappingWriter:
         self._waiting_blocks = self._waiting_ids = 0
         self.table = table_writer(table, layout)
         try:
-            self._records = SealedWriter(numbers)
+            self._records = SealedWriter(numbers, layout.spec.width.words)
         except BaseException:
             self.table.abort()
             raise
@@ -140,9 +140,7 @@ class MappingWriter:
         blob, offsets = _kernel.pack_ids(
             ids[:used], lims, entry_counts, _seed_terms(keys[lasts]), self._digest
         )
-        self._records.append(
-            keys[lasts], [blob[start:end] for start, end in pairwise(offsets.tolist())]
-        )
+        self._records.append(keys[lasts], np.frombuffer(blob, np.uint8), offsets)
         self._counts, self._waiting_blocks, self._waiting_ids = [], 0, len(ids) - used
         self._groups = [(keys[done:].copy(), per_key[done:].copy(), ids[used:].copy())]
 

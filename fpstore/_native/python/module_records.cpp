@@ -24,19 +24,20 @@ nb::tuple pack_ids(Words ids, Words lims, Counts block_counts, Words keys, uint6
     need(lims.data()[i] < lims.data()[i + 1], "every fingerprint needs an id");
   Buffer<uint64_t> offsets(block_counts.size() + 1);
   uint64_t* const o = offsets.get();
-  std::unique_ptr<uint8_t[]> bytes;
   call([&] {
     o[0] = 0;
     uint64_t first = 0;
     for (size_t b = 0; b < block_counts.size(); first += block_counts.data()[b++])
       o[b + 1] = o[b] + record_bytes(ids.data(), lims.data() + first, block_counts.data()[b]);
-    bytes.reset(new uint8_t[o[block_counts.size()] + 1]);
-    first = 0;
+  });
+  BytesBuffer bytes(o[block_counts.size()]);
+  call([&, out = bytes.get()] {
+    uint64_t first = 0;
     for (size_t b = 0; b < block_counts.size(); first += block_counts.data()[b++])
       pack_record(ids.data(), lims.data() + first, block_counts.data()[b], seed + keys.data()[b],
-                  bytes.get() + o[b]);
+                  out + o[b]);
   });
-  return nb::make_tuple(bytes_of(bytes.get(), o[block_counts.size()]),
+  return nb::make_tuple(bytes.bytes(o[block_counts.size()]),
                         offsets.array(block_counts.size() + 1));
 }
 

@@ -111,8 +111,8 @@ class StringColumn:
         """Return the strings whose flags are set."""
         if flags.all():
             return self
-        blanked = self.with_blanks(flags)
-        return StringColumn(blanked.data, blanked.ends[flags])
+        starts = self.ends - self.sizes
+        return StringColumn(*_kernel.cut_strings(self.data, starts[flags], self.ends[flags]))
 
     def hashes(self) -> Words:
         """Return the :func:`string_hash` of each string."""

@@ -19,7 +19,7 @@ from weakref import finalize
 import numpy as np
 
 from fpstore import _kernel
-from fpstore.base.aliases import Bytes, Words
+from fpstore.base.aliases import Bytes, Counts, Groups, Words
 from fpstore.base.arguments import printable
 from fpstore.base.width import rows_to_numbers
 from fpstore.disk.files import (
@@ -227,7 +227,17 @@ class SealedWriter:
 
         Value i is ``values[offsets[i]:offsets[i + 1]]``.
         """
-        self._file.write(self._encoder.append(keys, values, offsets))
+        self._encoder.append(keys, values, offsets)
+        self._write()
+
+    def append_ids(self, packer: _kernel.IdPacker, group: Groups, entry_counts: Counts) -> None:
+        """Append the records of the blocks that are complete with these keys and their ids."""
+        packer.feed(self._encoder, *group, entry_counts)
+        self._write()
+
+    def _write(self) -> None:
+        room = self._file.reserve(self._encoder.waiting)
+        self._file.advance(self._encoder.take(room))
 
     def finish(self) -> dict[str, int]:
         """Complete the file, and make it durable: return its shape for a reader.
@@ -235,8 +245,8 @@ class SealedWriter:
         Before the checksums is a hole for reads of damaged lengths.
         """
         encoder = self._encoder
-        pages, metadata, checksums = encoder.finish()
-        self._file.write(pages)
+        metadata, checksums = encoder.finish()
+        self._write()
         room = -(-encoder.largest // CHUNK_BYTES) * CHUNK_BYTES + PAD_BYTES
         self._file.finish(metadata, checksums, room)
         self._file.sync()

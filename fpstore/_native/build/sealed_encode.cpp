@@ -71,44 +71,40 @@ uint8_t* SealedEncoder::add_node(uint8_t* page, const uint64_t* key, uint64_t by
   return node;
 }
 
-size_t SealedEncoder::append(const uint64_t* keys, const uint8_t* values, const uint64_t* offsets,
-                             size_t n) {
-  for (size_t i = 0; i < n; ++i, ++entries_) {
-    const uint64_t* const key = keys + i * words_;
-    if (entries_ && !std::lexicographical_compare(last_.key, last_.key + words_, key, key + words_))
-      return i;
-    std::copy_n(key, words_, last_.key);
-    const uint64_t size = offsets[i + 1] - offsets[i];
-    largest_ = std::max(largest_, size);
-    const bool is_apart = node_bytes_ + size > kMostInLeaf;
-    uint64_t value_page = 0;
-    if (is_apart) {
-      const uint64_t count = (kPageHead - 1 + size) / kPageBytes + 1;
-      value_page = next_page_;
-      uint8_t* const p = add_pages(count, kApart);
-      store32(p + 12, static_cast<uint32_t>(count));
-      memcpy(p + kPageHead, values + offsets[i], size);
-      sum_pages(count);
-      apart_ += count;
-    }
-    const uint64_t bytes = is_apart ? 8 : size;
-    uint8_t* node = leaf_.empty() ? nullptr : add_node(leaf_.data(), key, bytes);
-    if (!node) {
-      put_leaf();
-      leaf_.assign(kPageBytes, 0);
-      store16(leaf_.data() + 12, kPageHead);
-      store16(leaf_.data() + 14, static_cast<uint16_t>(kPageBytes));
-      std::copy_n(key, words_, first_.key);
-      node = add_node(leaf_.data(), key, bytes);
-    }
-    store32(node, static_cast<uint32_t>(size));
-    store16(node + 4, is_apart ? kElsewhere : 0);
-    if (is_apart)
-      store64(node + node_bytes_, value_page);
-    else
-      memcpy(node + node_bytes_, values + offsets[i], size);
+bool SealedEncoder::append(const uint64_t* key, const uint8_t* value, uint64_t size) {
+  if (entries_ && !std::lexicographical_compare(last_.key, last_.key + words_, key, key + words_))
+    return false;
+  ++entries_;
+  std::copy_n(key, words_, last_.key);
+  largest_ = std::max(largest_, size);
+  const bool is_apart = node_bytes_ + size > kMostInLeaf;
+  uint64_t value_page = 0;
+  if (is_apart) {
+    const uint64_t count = (kPageHead - 1 + size) / kPageBytes + 1;
+    value_page = next_page_;
+    uint8_t* const p = add_pages(count, kApart);
+    store32(p + 12, static_cast<uint32_t>(count));
+    memcpy(p + kPageHead, value, size);
+    sum_pages(count);
+    apart_ += count;
   }
-  return n;
+  const uint64_t bytes = is_apart ? 8 : size;
+  uint8_t* node = leaf_.empty() ? nullptr : add_node(leaf_.data(), key, bytes);
+  if (!node) {
+    put_leaf();
+    leaf_.assign(kPageBytes, 0);
+    store16(leaf_.data() + 12, kPageHead);
+    store16(leaf_.data() + 14, static_cast<uint16_t>(kPageBytes));
+    std::copy_n(key, words_, first_.key);
+    node = add_node(leaf_.data(), key, bytes);
+  }
+  store32(node, static_cast<uint32_t>(size));
+  store16(node + 4, is_apart ? kElsewhere : 0);
+  if (is_apart)
+    store64(node + node_bytes_, value_page);
+  else if (size)
+    memcpy(node + node_bytes_, value, size);
+  return true;
 }
 
 void SealedEncoder::put_leaf() {
@@ -204,11 +200,9 @@ void SealedEncoder::finish() {
   write_checksums();
 }
 
-std::vector<uint8_t> SealedEncoder::take() {
-  std::vector<uint8_t> pages;
-  pages.swap(pages_);
-  pages_.reserve(pages.size());
-  return pages;
+void SealedEncoder::take(uint8_t* out) {
+  std::copy(pages_.begin(), pages_.end(), out);
+  pages_.clear();
 }
 
 }  // namespace fpstore

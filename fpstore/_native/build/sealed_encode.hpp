@@ -8,7 +8,7 @@
 namespace fpstore {
 
 // append() values of ascending keys, then finish(). Pages are complete one after the other, from
-// page 2 on; take() hands over those that were completed since. The metadata pages come last.
+// page 2 on; take() those that wait. The metadata pages come last.
 class SealedEncoder {
  public:
   static constexpr uint64_t kPageBytes = 4096;
@@ -16,11 +16,11 @@ class SealedEncoder {
   // A key is a row of key_words words.
   explicit SealedEncoder(unsigned key_words);
 
-  // Value i is the bytes [offsets[i], offsets[i + 1]). Returns n, or the first key that is not
-  // above the key before it, with nothing appended from there on.
-  size_t append(const uint64_t* keys, const uint8_t* values, const uint64_t* offsets, size_t n);
+  // False, with nothing done, if the key is not above the key before.
+  bool append(const uint64_t* key, const uint8_t* value, uint64_t size);
   void finish();
-  std::vector<uint8_t> take();
+  uint64_t waiting() const { return pages_.size(); }  // bytes
+  void take(uint8_t* out);                            // all that wait
 
   unsigned key_words() const { return words_; }
   const uint64_t* last_key() const { return last_.key; }

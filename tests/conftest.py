@@ -23,13 +23,13 @@ pytest_plugins = [
     "budget",
     "building",
     "commandline",
+    "sealing",  # which damage imports
     "damage",
     "logs",
     "faultline",
     "isas",
     "limits",
     "repairing",
-    "sealing",
     "resuming",
     "sets",
 ]  # modules of helpers with fixtures of their own

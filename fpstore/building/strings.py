@@ -14,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.base.aliases import Groups, Words
+from fpstore.base.aliases import Groups, Lims, Words
 from fpstore.base.arguments import MAX_ID_BYTES
+from fpstore.base.arrays import list_lims
 from fpstore.base.strings import STRINGS_BYTES, StringColumn
 from fpstore.building.columns import COPY_ROWS, Column
 from fpstore.building.external_sort import Sorter
@@ -27,8 +28,10 @@ from fpstore.format.strings import StringLayout, StringWriter, strings_per_recor
 LEVEL = 3
 MAX_DICTIONARY_BYTES = 1 << 16
 DICTIONARY_SHARE = 100  # the strings are at least this many times as large as the dictionary
-SAMPLE_BYTES = 1 << 22  # about the size of the sample on which a dictionary is trained
-SPOTS, SPOT_BYTES = 1 << 9, 1 << 13  # where strings are taken for a sample
+# about the size of the sample on which a dictionary is trained: one of four times the size takes
+# four times as long, and saves nothing
+SAMPLE_BYTES = 1 << 20
+SPOTS, SPOT_BYTES = 1 << 9, 1 << 11  # where strings are taken for a sample
 # per row in memory: the four columns, the sorted arrays that they are views of, and the next sort
 ROW_BYTES = 96
 
@@ -81,16 +84,17 @@ class StringSpool:
         """Find the rows that have equal strings; call ``tick`` with the number of rows sorted."""
         for part in self._sorter.groups(tick):
             counts, rows = part.counts, part.ids.astype(np.uint64, copy=False)
-            if (counts > 1).any():
+            if (several := counts > 1).any():
                 if self._numbers is None:
                     self._numbers = self._rows()
-                self._note_equal(counts, rows, self._numbers)
-                heads = self._numbers[rows] == rows
-                starts = np.cumsum(counts) - counts
-                rows, counts = (
-                    rows[heads],
-                    np.add.reduceat(heads, starts.astype(np.int64)).astype(np.uint64),
-                )
+                # one of the rows of a string stays
+                kept = np.repeat(~several, counts.astype(np.int64))
+                shared, lims = rows[~kept], list_lims(counts[several])
+                first = self._find_first(shared, lims)
+                self._numbers[shared] = first
+                kept[~kept] = first == shared
+                rows = rows[kept]
+                counts[several] = np.add.reduceat(first == shared, lims[:-1], dtype=np.uint64)
             self._hashes.append(part.keys)
             self._counts.append(counts)
             self._first_rows.append(rows)
@@ -106,21 +110,20 @@ class StringSpool:
             rows[start:end] = np.arange(start, end, dtype=np.uint64)
         return rows
 
-    def _note_equal(self, counts: Words, rows: Words, first: Words) -> None:
-        """Set ``first`` at the rows of each hash to the first row with the same string."""
-        several = counts > 1
+    def _find_first(self, rows: Words, lims: Lims) -> Words:
+        """Return the first row with the same string, for the rows of each of some hashes."""
         data, ends = self._map_files()
-        counts, rows = counts[several], rows[np.repeat(several, counts.astype(np.int64))]
-        lims = np.concatenate([[0], np.cumsum(counts)]).astype(np.uint64)
-        first[rows] = np.repeat(rows[lims[:-1].astype(np.int64)], counts.astype(np.int64))
-        equal = _kernel.equal_strings(data, ends, rows, lims)
+        first = np.repeat(rows[lims[:-1]], np.diff(lims))
+        equal = _kernel.equal_strings(data, ends, rows, lims.view(np.uint64))
         for group in np.unique(
             np.searchsorted(lims, np.flatnonzero(equal == 0), side="right") - 1
         ).tolist():
             first_rows: dict[bytes, int] = {}
-            for row in rows[int(lims[group]) : int(lims[group + 1])].tolist():
+            for at in range(int(lims[group]), int(lims[group + 1])):
+                row = int(rows[at])
                 string = data[int(ends[row - 1]) if row else 0 : int(ends[row])].tobytes()
-                first[row] = first_rows.setdefault(string, row)
+                first[at] = first_rows.setdefault(string, row)
+        return first
 
     def _number(self, first: Words, tick: Callable[[int], None]) -> None:
         """Turn the first row of each row's string, in place, into the string's number."""
@@ -167,7 +170,7 @@ class StringSpool:
     def write(self, path: Path, threads: int, tick: Callable[[], None]) -> dict[str, int]:
         """Write the strings in the order of their numbers; return the shape of the file."""
         sample = StringSample()
-        for strings in self._sample_spots() if self._numbers is None else self.strings():
+        for strings in self._sample_spots():
             sample.add(strings)
         layout = sample.layout(self.count)
         del sample
@@ -189,12 +192,12 @@ class StringSpool:
             ends = self._ends.part(before, min(first + size, self.rows) - before)
             low = int(ends[0]) if first else 0
             ends = ends[1:] if first else ends
-            yield self._column(
-                low,
-                ends[
-                    : max(int(np.searchsorted(ends, np.uint64(low + SPOT_BYTES), side="right")), 1)
-                ],
-            )
+            count = max(int(np.searchsorted(ends, np.uint64(low + SPOT_BYTES), side="right")), 1)
+            strings = self._column(low, ends[:count])
+            if self._numbers is not None:  # each string of a spot once
+                _, places = np.unique(self.numbers(first, first + count), return_index=True)
+                strings = strings.filter(np.isin(np.arange(count), places))
+            yield strings
 
     def _column(self, low: int, ends: Words) -> StringColumn:
         """Read the strings that end at these places of the file; the first starts at ``low``."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -157,12 +158,11 @@ class MergedStrings:
             remaining = strings.with_blanks(~unused.ravel()).filter(
                 np.repeat(changes, unused.shape[1])
             )
-            for place, value in zip(
-                part[changes].tolist(),
-                writer.encode(records[part[changes]], remaining),
-                strict=True,
+            data, offsets = writer.encode(records[part[changes]], remaining)
+            for place, (start, end) in zip(
+                part[changes].tolist(), pairwise(offsets.tolist()), strict=True
             ):
-                values[place] = value
+                values[place] = data[start:end].tobytes()
         return values
 
     def _train_layout(self) -> StringLayout:

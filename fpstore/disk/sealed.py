@@ -1,60 +1,45 @@
-"""Sealed files: LMDB files that never change again, ended by checksums of their pages.
+"""Sealed files: LMDB files that never change, ended by checksums of their pages.
 
-LMDB writes them (this is the only file that imports it) and the kernel reads them, without LMDB: it
-checks each page before it follows it. After the pages and a hole, a sealed file has the XXH64 of
+The kernel makes the pages, in order of the keys, and checks each one before it follows it. LMDB can
+read the files, too. After the pages and a hole, a sealed file has the XXH64 of
 each 4 KiB of the pages (level 1), the XXH64 of each 512 of these (level 2), and last the digest:
 the XXH64 of level 2, seeded with the number of sealed bytes (docs/format.md is normative).
 """
 
 from __future__ import annotations
 
-import errno
 import os
-import resource
 import struct
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
-from weakref import WeakSet, finalize
+from typing import NamedTuple
+from weakref import finalize
 
-import xxhash
+import numpy as np
 
 from fpstore import _kernel
-from fpstore.base.aliases import Words
+from fpstore.base.aliases import Bytes, Counts, Groups, Words
 from fpstore.base.arguments import printable
-from fpstore.base.width import row_words, rows_to_numbers
+from fpstore.base.width import rows_to_numbers
 from fpstore.disk.files import (
     RUN_REPAIR,
     close_file,
     data_ranges,
     disk_bytes,
-    missing_error,
-    open_descriptor,
     open_file,
-    read_at,
     read_if_possible,
-    write_all,
 )
-from fpstore.disk.refusals import NOTHING_CHANGED, TOO_MANY_FILES, refusal_error, translate_refusals
-from fpstore.errors import ClosedStoreError, CorruptStoreError, StorageError
-
-if TYPE_CHECKING:
-    import lmdb  # which a reader does not need
+from fpstore.disk.output import Output
+from fpstore.disk.refusals import translate_refusals
+from fpstore.errors import ClosedStoreError, CorruptStoreError
 
 WORD_BYTES = 8
 CHUNK_BYTES = 4096
-GROUP_CHUNKS = 512
-HASH_BYTES = DIGEST_BYTES = 8
 PAD_BYTES = 1 << 18
-HASHED_BYTES = GROUP_CHUNKS * CHUNK_BYTES
 MIN_LONGEST_VALUE = PAD_BYTES // 2  # values up to this size are read from every file
 CHECKED_AT_OPEN = 4 << 20  # a file of at most this many bytes is checked whole when it is opened
 BATCH_ITEMS = 256
-FIRST_MAP_BYTES = 1 << 24
-FULL_BYTES = 1 << 16  # a disk with less room than this is called full
 
 # --- Reading ---
 
@@ -230,160 +215,44 @@ def _page_bytes(path: Path, descriptor: int) -> int:
 
 
 class SealedWriter:
-    """An LMDB file that only this process writes.
+    """Writes a sealed file: :meth:`append` values, then :meth:`finish`."""
 
-    The map grows as needed, and :meth:`finish` seals it and makes it durable.
+    def __init__(self, path: Path, key_words: int = 1) -> None:
+        self._encoder = _kernel.SealedEncoder(key_words)
+        self._file = Output(path)
+        self._file.write(np.zeros(2 * CHUNK_BYTES, np.uint8))  # the metadata pages, written last
 
-    LMDB forbids the use of a handle after a fork: a fork waits until nothing is being written, and
-    a child closes the handles of its parent.
-    """
+    def append(self, keys: Words, values: Bytes, offsets: Words) -> None:
+        """Append values under ascending keys, which are above all before.
 
-    def __init__(self, path: Path) -> None:
-        import lmdb
-
-        self.path = path
-        self._largest = 0
-        self.turn = threading.RLock()  # held while LMDB writes
-        with _translate_lmdb_errors(path):
-            self.environment = lmdb.open(
-                os.fsencode(path),
-                subdir=False,
-                lock=False,
-                sync=False,
-                metasync=False,
-                map_size=FIRST_MAP_BYTES,
-            )
-        _writing.add(self)
-
-    def append(self, keys: Words, values: list[bytes]) -> None:
-        """Write values under ascending keys, which are above all that were written before.
-
-        If the map is full, it grows.
+        Value i is ``values[offsets[i]:offsets[i + 1]]``.
         """
-        import lmdb
+        self._encoder.append(keys, values, offsets)
+        self._write()
 
-        data, size = keys.astype(">u8").tobytes(), WORD_BYTES * row_words(keys)
-        starts = range(0, len(data), size)
-        self._largest = max(self._largest, max(map(len, values), default=0))
-        with self.turn:
-            while True:
-                try:
-                    with (
-                        _translate_lmdb_errors(self.path, lmdb.MapFullError),
-                        self.environment.begin(write=True) as transaction,
-                    ):
-                        # pairs one by one: many tuples at once would wake the garbage collector
-                        items = zip((data[at : at + size] for at in starts), values, strict=True)
-                        transaction.cursor().putmulti(items, append=True)
-                    return
-                except lmdb.MapFullError:
-                    self.environment.set_mapsize(self.environment.info()["map_size"] * 2)
+    def append_ids(self, packer: _kernel.IdPacker, group: Groups, entry_counts: Counts) -> None:
+        """Append the records of the blocks that are complete with these keys and their ids."""
+        packer.feed(self._encoder, *group, entry_counts)
+        self._write()
+
+    def _write(self) -> None:
+        room = self._file.reserve(self._encoder.waiting)
+        self._file.advance(self._encoder.take(room))
 
     def finish(self) -> dict[str, int]:
-        """Sync, seal and close the file, padded with a hole for reads of damaged lengths.
+        """Complete the file, and make it durable: return its shape for a reader.
 
-        Return its shape for a reader.
+        Before the checksums is a hole for reads of damaged lengths.
         """
-        with self.turn:
-            with _translate_lmdb_errors(self.path):
-                self.environment.sync(True)
-            page = int(self.environment.stat()["psize"])
-            used = (int(self.environment.info()["last_pgno"]) + 1) * page
-        self.abort()
-        size, digest = seal(self.path, used, -(-self._largest // page) * page)
-        return {"bytes": size, "digest": digest, "largest": self._largest}
+        encoder = self._encoder
+        metadata, checksums = encoder.finish()
+        self._write()
+        room = -(-encoder.largest // CHUNK_BYTES) * CHUNK_BYTES + PAD_BYTES
+        self._file.finish(metadata, checksums, room)
+        self._file.sync()
+        size = encoder.used + room + len(checksums)
+        return {"bytes": size, "digest": encoder.digest, "largest": encoder.largest}
 
     def abort(self) -> None:
         """Close without syncing."""
-        with self.turn:
-            self.environment.close()
-            _writing.discard(self)
-
-
-_writing: WeakSet[SealedWriter] = WeakSet()
-_paused: list[SealedWriter] = []  # by the thread that forks
-
-
-def _before_fork() -> None:
-    for writer in list(_writing):
-        writer.turn.acquire()
-        _paused.append(writer)
-
-
-def _after_fork(in_child: bool) -> None:
-    while _paused:
-        writer = _paused.pop()
-        if in_child:
-            writer.environment.close()
-        writer.turn.release()
-
-
-os.register_at_fork(
-    before=_before_fork,
-    after_in_parent=lambda: _after_fork(False),
-    after_in_child=lambda: _after_fork(True),
-)
-
-
-def seal(path: Path, used: int, room: int = 0) -> tuple[int, int]:
-    """Pad a file after its ``used`` bytes, append checksums, and return its size and digest."""
-    with open_descriptor(path, os.O_RDWR) as descriptor:
-        first = b"".join(
-            _hashes(read_at(descriptor, path, start, min(used - start, HASHED_BYTES)), CHUNK_BYTES)
-            for start in range(0, used, HASHED_BYTES)
-        )
-        second = _hashes(first, GROUP_CHUNKS * HASH_BYTES)
-        digest = xxhash.xxh64_intdigest(second, used)
-        tail = first + second + digest.to_bytes(DIGEST_BYTES, "little")
-        size = used + room + PAD_BYTES + len(tail)
-        os.ftruncate(descriptor, used)
-        os.ftruncate(descriptor, size)
-        write_all(descriptor, tail, size - len(tail))
-        os.fsync(descriptor)
-    return size, digest
-
-
-def _hashes(data: bytes, part_bytes: int) -> bytes:
-    view = memoryview(data)
-    parts = (view[at : at + part_bytes] for at in range(0, len(data), part_bytes))
-    return b"".join(xxhash.xxh64_intdigest(part).to_bytes(HASH_BYTES, "little") for part in parts)
-
-
-@contextmanager
-def _translate_lmdb_errors(path: Path, *passed: type[lmdb.Error]) -> Iterator[None]:
-    """Turn errors of LMDB into those of fpstore; ``passed`` ones are for the caller."""
-    import lmdb
-
-    try:
-        yield
-    except passed:
-        raise
-    except lmdb.Error as error:
-        number = _error_number(path, error)
-        if number == errno.ENOENT:
-            raise missing_error(path) from error
-        if number:
-            then = NOTHING_CHANGED if number == errno.ENOSPC else ""
-            raise refusal_error(path, OSError(number, os.strerror(number)), then) from error
-        raise StorageError(f"{path}: {str(error).removeprefix(f'{path}: ')}", path=path) from error
-
-
-def _error_number(path: Path, error: lmdb.Error) -> int:
-    """Return the number of an error of the system, or 0.
-
-    LMDB reports a write cut short by a full disk or a limit as EIO.
-    """
-    numbers = (errno.ENOENT, *TOO_MANY_FILES, errno.ENOSPC, errno.EIO)
-    number = next((number for number in numbers if os.strerror(number) in str(error)), 0)
-    with suppress(OSError):
-        limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
-        if (
-            number == errno.EIO
-            and limit != resource.RLIM_INFINITY
-            and path.stat().st_size + FULL_BYTES > limit
-        ):
-            return errno.EFBIG
-        disk = os.statvfs(path.parent)
-        if number == errno.EIO and disk.f_bavail * disk.f_frsize < FULL_BYTES:
-            return errno.ENOSPC
-    return number
+        self._file.close()

@@ -9,7 +9,7 @@ The table gives the block and rank of a key, and these lead to its numbers.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain, pairwise
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +35,7 @@ LOOK_UPS = 1 << 16  # keys that are looked up at once
 MAPPING_DESIGN = make_design("flip-1", 0)  # one table, in order of the keys
 BLOCK_KEYS = 128  # or more in a block, so that the overhead of a block and of its record is small
 BLOCK_BYTES = (128, 256, 512, 1024)
-PENDING_BLOCKS = 1 << 11
-PENDING_IDS = 1 << 20
+NOTHING = np.empty(0, np.uint64)
 TICK_ROWS = 1 << 14
 FIND_BLOCKS = 1 << 12
 # P1 of XXH64: without it, (key, number) would count like (key + 1, number - 1)
@@ -94,16 +93,13 @@ class MappingWriter:
         from fpstore.base.pools import Worker  # which a reader does not need
 
         self._background = Worker(threaded)
-        self._digest = layout.set_digest
+        self._width = layout.spec.width
+        self._packer = _kernel.IdPacker(self._width.words, layout.set_digest)
         # the most entries of a block, and the numbers, so far
         self.largest_block = self.number_count = 0
-        # Keys that are not in a written record, and the entry counts of complete blocks
-        self._groups: list[Groups] = []
-        self._counts: list[Counts] = []
-        self._waiting_blocks = self._waiting_ids = 0
         self.table = table_writer(table, layout)
         try:
-            self._records = SealedWriter(numbers)
+            self._records = SealedWriter(numbers, self._width.words)
         except BaseException:
             self.table.abort()
             raise
@@ -112,39 +108,12 @@ class MappingWriter:
         """Append distinct keys with the count of their numbers, and all numbers in order."""
         self.number_count += len(numbers)
         entry_counts = self._note_counts(self.table.feed(keys))
-        self._background.submit(self._append_group, (keys, counts, numbers), entry_counts)
+        group = keys, counts, numbers
+        self._background.submit(self._records.append_ids, self._packer, group, entry_counts)
 
     def _note_counts(self, entry_counts: Counts) -> Counts:
         self.largest_block = max(self.largest_block, int(entry_counts.max(initial=0)))
         return entry_counts
-
-    def _append_group(self, group: Groups, entry_counts: Counts) -> None:
-        self._groups.append(group)
-        self._counts.append(entry_counts)
-        self._waiting_ids += len(group[2])
-        self._waiting_blocks += len(entry_counts)
-        if self._waiting_blocks >= PENDING_BLOCKS or self._waiting_ids >= PENDING_IDS:
-            self._flush()
-
-    def _flush(self) -> None:
-        """Write the records of the complete blocks."""
-        entry_counts = np.concatenate(self._counts)
-        if not len(entry_counts):
-            return
-        keys, per_key, ids = (np.concatenate(column) for column in zip(*self._groups, strict=True))
-        lasts = np.cumsum(entry_counts, dtype=np.int64) - 1
-        done = int(lasts[-1]) + 1
-        lims = np.zeros(done + 1, np.uint64)
-        np.cumsum(per_key[:done], out=lims[1:])
-        used = int(lims[-1])
-        blob, offsets = _kernel.pack_ids(
-            ids[:used], lims, entry_counts, _seed_terms(keys[lasts]), self._digest
-        )
-        self._records.append(
-            keys[lasts], [blob[start:end] for start, end in pairwise(offsets.tolist())]
-        )
-        self._counts, self._waiting_blocks, self._waiting_ids = [], 0, len(ids) - used
-        self._groups = [(keys[done:].copy(), per_key[done:].copy(), ids[used:].copy())]
 
     def finish(self) -> dict[str, int]:
         """Complete the files; return the shape of the file of numbers, which is durable.
@@ -154,8 +123,8 @@ class MappingWriter:
         entry_counts = self._note_counts(self.table.finish())
         self._background.wait()
         self._background.end()
-        self._counts.append(entry_counts)
-        self._flush()
+        group = self._width.empty(0), NOTHING, NOTHING
+        self._records.append_ids(self._packer, group, entry_counts)
         return self._records.finish()
 
     def abort(self) -> None:

@@ -12,7 +12,8 @@ import numpy as np
 import xxhash
 
 from fpstore import _kernel
-from fpstore.base.aliases import Words
+from fpstore.base.aliases import Bytes, Words
+from fpstore.base.arrays import list_lims
 from fpstore.base.strings import NO_STRINGS, StringColumn
 from fpstore.base.threads import cached_property
 from fpstore.disk.files import RUN_REPAIR
@@ -32,7 +33,6 @@ _LAYOUT = struct.Struct("<IQ")
 CHECKSUM_BYTES = 4
 CONTENT_BYTES = 1 << 20  # of records that are decompressed together
 LEVEL = 3  # of zstandard
-BATCH_RECORDS, BATCH_BYTES = 1 << 11, 1 << 22  # per write
 RECORDS_AT_ONCE, VALUE_BYTES = 1 << 12, 1 << 21  # per read, about
 NO_RECORD = np.uint64(2**64 - 1)
 NO_NUMBERS = np.empty(0, np.uint64)
@@ -181,8 +181,7 @@ class StringWriter:
         self._layout = layout
         self._threads = threads
         self._waiting = NO_STRINGS  # of the record that is not full yet
-        self._values: list[bytes] = []  # of the next write
-        self._written = self._pending_bytes = 0
+        self._written = 0  # records
         self._writer = SealedWriter(path)
 
     def add(self, strings: StringColumn) -> None:
@@ -199,12 +198,12 @@ class StringWriter:
     def _compress(self, strings: StringColumn) -> None:
         """Append records of strings; the last may be short."""
         if len(strings):
-            first = self._written + len(self._values)
             count = -(-len(strings) // self._layout.per_record)
-            self._put(self.encode(np.arange(first, first + count, dtype=np.uint64), strings))
+            records = np.arange(self._written, self._written + count, dtype=np.uint64)
+            self._put(records, *self.encode(records, strings))
 
-    def encode(self, records: Words, strings: StringColumn) -> list[bytes]:
-        """Return the values of these records, of which the last may be short."""
+    def encode(self, records: Words, strings: StringColumn) -> tuple[Bytes, Words]:
+        """Return the values of these records, of which the last may be short, and their offsets."""
         count, step = len(strings), self._layout.per_record
         lasts = np.minimum(np.arange(step, count + step, step), count)
         ends = strings.ends[lasts - 1] + lasts.astype(np.uint64)  # with the separators
@@ -221,32 +220,28 @@ class StringWriter:
         No record may be half full.
         """
         assert not len(self._waiting)
-        self._put(values)
+        records = np.arange(self._written, self._written + len(values), dtype=np.uint64)
+        self._put(records, *_joined(values))
 
-    def _put(self, values: list[bytes]) -> None:
-        self._values += values
-        self._pending_bytes += sum(map(len, values))
-        if len(self._values) >= BATCH_RECORDS or self._pending_bytes >= BATCH_BYTES:
-            self._flush()
-
-    def _flush(self) -> None:
-        values = self._values
-        self._writer.append(
-            np.arange(self._written, self._written + len(values), dtype=np.uint64), values
-        )
-        self._written += len(values)
-        self._values, self._pending_bytes = [], 0
+    def _put(self, records: Words, values: Bytes, offsets: Words) -> None:
+        self._writer.append(records, values, offsets)
+        self._written += len(records)
 
     def finish(self) -> dict[str, int]:
         """Make the file durable, and return its size, digest and largest value."""
         self._compress(self._waiting)
-        self._flush()
         values = [with_checksum(key, self._layout.pack()) for key in LAYOUT_KEYS]
-        self._writer.append(np.array(LAYOUT_KEYS, np.uint64), values)
+        self._writer.append(np.array(LAYOUT_KEYS, np.uint64), *_joined(values))
         return self._writer.finish()
 
     def abort(self) -> None:
         self._writer.abort()
+
+
+def _joined(values: list[bytes]) -> tuple[Bytes, Words]:
+    """Return values one after the other, and their offsets."""
+    offsets = list_lims([len(value) for value in values]).astype(np.uint64)
+    return np.frombuffer(b"".join(values), np.uint8), offsets
 
 
 class Strings:

@@ -27,7 +27,6 @@ LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
 # Where each of these may be imported from: paths relative to the package.
 OWNERS = {
-    "lmdb": ("disk/sealed.py",),
     "zstandard": ("io/files.py", "building/strings.py", "format/strings.py"),
     "bitarray": ("format/huffman.py",),
     "lxml": ("hashing/page_text.py",),
@@ -66,14 +65,13 @@ OWNERS = {
     ),
     "xxhash": (
         "disk/folders.py",
-        "disk/sealed.py",
         "format/",
         "hashing/base.py",
         "io/keys.py",
         "jobs/boilerplate.py",
     ),
 }
-DEPENDENCIES = {"bitarray", "click", "jinja2", "lmdb", "numpy", "rich", "xxhash", "zstandard"}
+DEPENDENCIES = {"bitarray", "click", "jinja2", "numpy", "rich", "xxhash", "zstandard"}
 OF_TYPE_CHECKERS = {"typing_extensions"}  # which they bring: nothing runs it
 EXTRAS = {
     *(
@@ -241,7 +239,6 @@ HEAVY = {
         "imagehash",
         "pdqhash",
         "jieba",
-        "lmdb",
         "resiliparse",
     ),
     *(

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
+import reference_records
 import tableimage
 
 import fpstore
@@ -127,12 +128,9 @@ def test_the_ids_of_a_probe_are_those_that_were_checked(tmp_path):
     )
     prober = store.snapshot().generation.single_prober(1)
     digest = store.snapshot().generation.tables[0].kernel.set_digest
-    lims, counts, keys = (
-        np.array([0, 1000, 2000], np.uint64),
-        np.array([2], np.uint32),
-        np.array([77], np.uint64),
+    record = reference_records.encode_record(
+        [ids[:1000].tolist(), ids[1000:].tolist()], (digest + 77) % 2**64
     )
-    record, _ = _kernel.pack_ids(ids, lims, counts, keys, digest)
     (path,) = (p for p in (tmp_path / "s").rglob("*") if p.is_file() and record in p.read_bytes())
     at = path.read_bytes().index(record) + 16
     with path.open("r+b") as file:

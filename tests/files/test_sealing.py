@@ -10,6 +10,9 @@ from repairing import flip
 from sealing import (
     BRANCH,
     COUNT,
+    DIGEST_BYTES,
+    GROUP_CHUNKS,
+    HASH_BYTES,
     LEAF,
     PAGE,
     WAYS,
@@ -27,7 +30,7 @@ from sealing import (
 
 import fpstore
 from fpstore.disk import files, sealed
-from fpstore.disk.sealed import DIGEST_BYTES, GROUP_CHUNKS, HASH_BYTES, PAD_BYTES, SealedReader
+from fpstore.disk.sealed import PAD_BYTES, SealedReader
 
 HIGHEST = 2**64 - 1
 DAMAGED = fpstore.CorruptStoreError
@@ -87,7 +90,7 @@ def test_damaged_page_is_noticed_only_by_those_who_read_it(copy, tree, at):
 
 def test_damaged_checksums_are_an_error_for_those_pages_only(tmp_path):
     # four on a page
-    values = {key_of(number): bytes([number % 251]) * 900 for number in range(3000)}
+    values = {key_of(number): bytes([number % 251]) * 900 for number in range(5000)}
     path = tmp_path / "f"
     written(path, list(values.items()))
     with files.open_descriptor(path) as descriptor:
@@ -95,15 +98,16 @@ def test_damaged_checksums_are_an_error_for_those_pages_only(tmp_path):
             int.from_bytes(item.key, "big"): item.start // PAGE
             for item in sealed.salvaged_items(path, descriptor, 8, None)
         }
-    assert GROUP_CHUNKS < used_of(path) // PAGE < 2 * GROUP_CHUNKS
-    # the last of the second group
-    flip(path, path.stat().st_size - DIGEST_BYTES - 2 * HASH_BYTES - 8)
+    assert 2 * GROUP_CHUNKS < used_of(path) // PAGE < 3 * GROUP_CHUNKS
+    # of the second group: the first one has the metadata, and the third one the root
+    first = path.stat().st_size - tail_bytes(used_of(path))
+    flip(path, first + HASH_BYTES * (GROUP_CHUNKS + 7))
     file, read = opened(path), 0
     for key, value in values.items():
         try:
             assert file.get(key) == value
             read += 1
-            assert leaf_of[key] < GROUP_CHUNKS
+            assert leaf_of[key] // GROUP_CHUNKS != 1
         except DAMAGED as error:
             assert "its checksums are damaged" in str(error)
     assert read > 0
@@ -121,7 +125,7 @@ def test_each_level_vouches_for_the_one_below(copy, tree):
     page, first, second = (
         leaf_of[0],
         size - tail_bytes(used),
-        size - DIGEST_BYTES - HASH_BYTES * -(-used // sealed.HASHED_BYTES),
+        size - DIGEST_BYTES - HASH_BYTES * -(-used // (GROUP_CHUNKS * PAGE)),
     )
     flip(copy, page * PAGE + 3000)
 

@@ -15,9 +15,9 @@ import lmdb
 import numpy as np
 import pytest
 import xxhash
+from sealing import seal
 
 import fpstore
-from fpstore.disk import sealed as sealing
 
 TABLES = ("gen-00000001/table-000.fpt", "gen-00000001/table-001.fpt", "gen-00000001/table-002.fpt")
 IDS = "gen-00000001/ids.mdb"
@@ -225,7 +225,8 @@ def rewrite_records(path, name, change):
     with environment, environment.begin(write=True) as transaction:
         transaction.cursor().putmulti(sorted(records.items()), append=True)
     largest = max(map(len, records.values()))
-    size, digest = sealing.seal(file, used_bytes(file), -(-largest // PAGE) * PAGE)
+    data = file.read_bytes()[: used_bytes(file)]
+    size, digest = seal(file, data, -(-largest // PAGE) * PAGE)
     shape = {"bytes": size, "digest": digest, "largest": largest}
 
     def note(record):

@@ -2,14 +2,35 @@
 
 import numpy as np
 import pytest
+import xxhash
 
 from fpstore.base.width import Width
 from fpstore.disk import files, sealed
-from fpstore.disk.sealed import PAD_BYTES, seal
+from fpstore.disk.sealed import PAD_BYTES
 
 PAGE = 4096
 BRANCH, LEAF = 1, 2  # flags of a page
+GROUP_CHUNKS, HASH_BYTES, DIGEST_BYTES = 512, 8, 8
 COUNT = 20_000  # keys: as many as make a tree of three levels
+
+
+def seal(path, data, room=0):
+    """Write a sealed file of these pages, and return its size and digest."""
+    first = hashes(data, PAGE)
+    second = hashes(first, GROUP_CHUNKS * HASH_BYTES)
+    digest = xxhash.xxh64_intdigest(second, len(data))
+    path.write_bytes(
+        data + bytes(room + PAD_BYTES) + first + second + digest.to_bytes(DIGEST_BYTES, "little")
+    )
+    return path.stat().st_size, digest
+
+
+def hashes(data, size):
+    """Return the XXH64 of each part of this size."""
+    return b"".join(
+        xxhash.xxh64_intdigest(data[at : at + size]).to_bytes(HASH_BYTES, "little")
+        for at in range(0, len(data), size)
+    )
 
 
 def tail_bytes(used):
@@ -35,9 +56,15 @@ def rows(keys, words=1):
 
 def written(path, items, words=1):
     """Write a sealed file of ascending (key, value), and return its shape."""
-    writer = sealed.SealedWriter(path)
-    writer.append(rows([key for key, _ in items], words), [value for _, value in items])
+    writer = sealed.SealedWriter(path, words)
+    append(writer, rows([key for key, _ in items], words), [value for _, value in items])
     return writer.finish()
+
+
+def append(writer, keys, values):
+    """Append a list of values."""
+    offsets = np.cumsum([0, *map(len, values)], dtype=np.uint64)
+    writer.append(keys, np.frombuffer(b"".join(values), np.uint8), offsets)
 
 
 def opened(path, words=1, longest=PAD_BYTES):
@@ -45,14 +72,18 @@ def opened(path, words=1, longest=PAD_BYTES):
         return sealed.open_seal(path, descriptor, words, longest)
 
 
-def used_of(path):
-    return opened(path).used
+def used_of(path, words=1):
+    return opened(path, words).used
+
+
+def hole_of(shape):
+    """Return the bytes between the pages and the checksums of a file, beside PAD_BYTES."""
+    return -(-shape["largest"] // PAGE) * PAGE
 
 
 def resealed(path, data, room=0):
     """Write pages anew, under checksums that are right; return the shape of the file."""
-    path.write_bytes(data)
-    size, digest = seal(path, len(data), room)
+    size, digest = seal(path, data, room)
     return {"bytes": size, "digest": digest, "largest": 0}
 
 

@@ -9,9 +9,9 @@ from building import MIB, ROWS, build, listing, make_rows, pieces, run_python
 from speeds import slow
 
 import fpstore
-from fpstore import _kernel
 from fpstore.building.external_sort import Runs, count_rows
 from fpstore.building.table_keys import TableKeys
+from fpstore.disk.sealed import SealedWriter
 from fpstore.io import open_reader
 
 
@@ -196,14 +196,16 @@ def test_many_ids_a_fingerprint_are_packed_in_small_memory(
     fingerprints = np.repeat(make_rows("random", 400)[0], 5)
     ids = np.random.default_rng(1).permutation(np.arange(len(fingerprints), dtype=np.uint64))
     expected = build(tmp_path / "a", fingerprints, ids, block_bytes=128, design="flip-2")
-    set_limits(column_rows=most, packed_ids=most)
-    pack, packed = _kernel.pack_ids, []
-    monkeypatch.setattr(
-        _kernel,
-        "pack_ids",
-        lambda numbers, *more: packed.append(len(numbers)) or pack(numbers, *more),
-    )
+    set_limits(column_rows=most)
+    fed = []
+
+    append = SealedWriter.append_ids
+
+    def note(self, packer, group, entry_counts):
+        fed.append(len(group[2]))
+        append(self, packer, group, entry_counts)
+
+    monkeypatch.setattr(SealedWriter, "append_ids", note)
     assert build(tmp_path / "b", fingerprints, ids, block_bytes=128, design="flip-2") == expected
-    assert sum(packed) == len(fingerprints)
-    # and the block that was open
-    assert max(packed) <= 2 * most + 40 * np.unique(fingerprints, return_counts=True)[1].max()
+    assert sum(fed) == len(fingerprints)
+    assert max(fed) <= max(most, np.unique(fingerprints, return_counts=True)[1].max())

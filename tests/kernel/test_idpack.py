@@ -1,6 +1,8 @@
 """Id records: the kernel against the readable encoder and decoder of reference.py."""
 
 from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fpstore import _kernel
+from fpstore.disk.sealed import SealedReader, SealedWriter
 from fpstore.errors import CorruptStoreError
 from fpstore.format.mapping import unpack_record
 
@@ -24,6 +27,28 @@ small_lists = st.lists(
 )
 
 
+def records_of(path, seed, fed):
+    """Return {key: record} of a file, by what is fed to a packer one after the other."""
+    writer = SealedWriter(path)
+    packer = _kernel.IdPacker(1, seed)
+    for group, blocks in fed:
+        writer.append_ids(packer, group, np.array(blocks, np.uint32))
+    reader = SealedReader(path, writer.finish())
+    records = dict(reader.items())
+    reader.close()
+    path.unlink()
+    return records
+
+
+def one_by_one(rows, lists, sizes):
+    """Yield the rows of blocks of these sizes one by one; a block is complete one row later."""
+    nothing, ends = np.empty(0, np.uint64), np.cumsum(sizes).tolist()
+    for at, ids in enumerate(lists):
+        group = rows[at : at + 1], np.array([len(ids)], np.uint64), np.array(ids, np.uint64)
+        yield group, sizes[ends.index(at) :][:1] if at in ends else []
+    yield (nothing, nothing, nothing), sizes[-1:]
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.one_of(id_lists, small_lists), words, st.integers(0, 2**32))
 @example([[7]], 2**64 - 1, 0)
@@ -33,15 +58,17 @@ def test_id_records_equal_the_reference(lists, seed, cut):
     cut = cut % len(lists)
     blocks = [part for part in (lists[:cut], lists[cut:]) if part]
     ids = np.array([number for part in lists for number in part], np.uint64)
-    lims = np.cumsum([0, *map(len, lists)], dtype=np.uint64)
-    keys = np.array([0, 2**64 - 3][: len(blocks)], np.uint64)
-    blob, offsets = _kernel.pack_ids(
-        ids, lims, np.array([len(part) for part in blocks], np.uint32), keys, seed
-    )
-    assert offsets[0] == 0
-    assert offsets[-1] == len(blob)
-    for b, (part, (start, end)) in enumerate(zip(blocks, pairwise(offsets.tolist()), strict=True)):
-        record, record_seed = blob[start:end], (seed + int(keys[b])) % 2**64
+    counts = np.array([*map(len, lists)], np.uint64)
+    rows = np.arange(len(lists), dtype=np.uint64) * np.uint64(2**50) + np.uint64(9)
+    sizes = [len(part) for part in blocks]
+    keys = rows[np.cumsum(sizes) - 1].tolist()
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "ids.mdb"
+        records = records_of(path, seed, [((rows, counts, ids), sizes)])
+        assert records_of(path, seed, one_by_one(rows, lists, sizes)) == records
+    assert [*records] == keys
+    for part, (key, record) in zip(blocks, records.items(), strict=True):
+        record_seed = (seed + key) % 2**64
         assert record == reference_records.encode_record(part, record_seed)
         assert reference_records.decode_record(record, record_seed) == part
         counts, values = unpack_record(record, record_seed, "ids")

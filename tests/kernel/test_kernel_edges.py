@@ -212,14 +212,22 @@ def test_a_delta_at_the_ends_of_its_pieces(isa, size):
 
 
 def test_arguments_that_no_store_has():
-    with pytest.raises(ValueError, match="entries"):
-        _kernel.pack_ids(
-            np.zeros(0, np.uint64),
-            np.zeros(1, np.uint64),
-            np.zeros(1, np.uint32),
-            np.zeros(1, np.uint64),
-            0,
-        )
+    keys, counts = np.zeros(2, np.uint64), np.ones(2, np.uint64)
+    for ids, per_key, blocks, match in (
+        (2, counts, [0], "entries"),
+        (2, counts, [3], "disagree"),
+        (3, counts, [2], "disagree"),
+        (2, counts * 0, [2], "needs an id"),
+        (2, counts[:1], [2], "different lengths"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            _kernel.IdPacker(1, 0).feed(
+                _kernel.SealedEncoder(1),
+                keys,
+                per_key,
+                np.zeros(ids, np.uint64),
+                np.array(blocks, np.uint32),
+            )
     image = tableimage.build(fingerprints_of(9))
     room = np.zeros(len(image) + 8, np.uint8)
     start = -room.ctypes.data % 8 + 1

@@ -7,14 +7,31 @@ import os
 import threading
 from pathlib import Path
 
+import lmdb
 import numpy as np
 import pytest
-from sealing import COUNT, PAGE, WAYS, key_of, opened, overwrite, rows, value_of, written
+from sealing import (
+    BRANCH,
+    COUNT,
+    LEAF,
+    PAGE,
+    WAYS,
+    append,
+    hole_of,
+    key_of,
+    opened,
+    overwrite,
+    pages_of,
+    rows,
+    seal,
+    used_of,
+    value_of,
+    written,
+)
 
 import fpstore
 from fpstore.base.width import Width
-from fpstore.disk import sealed
-from fpstore.disk.sealed import CHUNK_BYTES, PAD_BYTES, SealedReader
+from fpstore.disk.sealed import MIN_LONGEST_VALUE, PAD_BYTES, SealedReader, SealedWriter
 
 HIGHEST = 2**64 - 1
 DAMAGED = fpstore.CorruptStoreError
@@ -109,7 +126,7 @@ def test_the_longest_value_is_read_and_none_longer(tmp_path, longest):
         reader = SealedReader(path, shape)
         assert way(reader, [7]) == [value]
         reader.close()
-        if longest > sealed.MIN_LONGEST_VALUE:
+        if longest > MIN_LONGEST_VALUE:
             reader = SealedReader(path, {**shape, "largest": longest - 1})
             with pytest.raises(DAMAGED, match=f"a value of {longest} bytes"):
                 way(reader, [7])
@@ -227,35 +244,60 @@ def test_a_child_of_a_fork_reads_on(tree):
     assert os.waitpid(child, 0)[1] == 0
 
 
-@pytest.mark.full
-def test_fork_waits_for_writers_and_a_child_closes_their_handles(tmp_path):
-    writer, stop = sealed.SealedWriter(tmp_path / "f"), threading.Event()
-    written_to = []
-
-    def write():
-        while not stop.is_set():
-            writer.append(rows([len(written_to)]), [b"x" * 999])
-            written_to.append(1)
-
-    thread = threading.Thread(target=write)
-    thread.start()
-    for _ in range(8):
-        child = os.fork()
-        if not child:
-            writer.abort()  # closed already
-            os._exit(0)
-        assert os.waitpid(child, 0)[1] == 0
-    stop.set()
-    thread.join()
-    reader = SealedReader(tmp_path / "f", writer.finish())
-    assert len(list(reader.items())) == len(written_to)
-    reader.close()
+# --- Writing --------------------------------------------------------------------------------------
 
 
-def test_a_map_that_is_full_grows(tmp_path):
-    values = [bytes([number % 256]) * 60_000 for number in range(500)]
-    assert sum(map(len, values)) > sealed.FIRST_MAP_BYTES
-    assert CHUNK_BYTES == PAGE
-    reader = SealedReader(tmp_path / "f", written(tmp_path / "f", list(enumerate(values))))
-    assert [value for _, value in reader.items()] == values
-    reader.close()
+@pytest.mark.parametrize("words", [1, 2, 4])
+@pytest.mark.parametrize("count", [0, 1, 3, 225, 226, 227, 452, 453, 51_077, 102_200])
+def test_lmdb_reads_what_was_written(tmp_path, count, words):
+    """The numbers of keys are those at which leaves and branches of one key begin a page."""
+    # by turns small, just in a leaf, just not, and in several pages
+    most = 2038 - 8 - 8 * words
+    sizes = [most - 1, most, most + 1, 4080, 4081, 70_000, 0] if count < 100 else [1999 - 8 * words]
+    values = [b"%d" % number * (sizes[number % len(sizes)]) for number in range(min(count, 500))]
+    values = [value[: sizes[number % len(sizes)]] for number, value in enumerate(values)]
+    values += [b"x" * sizes[0]] * (count - len(values))
+    keys = [key_of(number, words) for number in range(count)]
+    shape = written(tmp_path / "f", list(zip(keys, values, strict=True)), words)
+    used = used_of(tmp_path / "f", words)
+    assert shape["largest"] == max(map(len, values), default=0)
+    assert seal(tmp_path / "again", (tmp_path / "f").read_bytes()[:used], hole_of(shape)) == (
+        shape["bytes"],
+        shape["digest"],
+    )
+    assert (tmp_path / "again").read_bytes() == (tmp_path / "f").read_bytes()
+    with (
+        lmdb.open(str(tmp_path / "f"), subdir=False, readonly=True, lock=False) as environment,
+        environment.begin() as transaction,
+    ):
+        assert [*transaction.cursor()] == [
+            (key.to_bytes(8 * words, "big"), value) for key, value in zip(keys, values, strict=True)
+        ]
+        for key, value in list(zip(keys, values, strict=True))[:: max(count // 300, 1)]:
+            assert transaction.get(key.to_bytes(8 * words, "big")) == value
+        stat = transaction.stat()
+    data = (tmp_path / "f").read_bytes()[:used]
+    assert stat["entries"] == count
+    assert stat["leaf_pages"] == len(pages_of(data, LEAF))
+    assert stat["branch_pages"] == len(pages_of(data, BRANCH))
+
+
+def test_pages_do_not_depend_on_the_calls(tmp_path):
+    items = [(key_of(number), value_of(number) * (1 + number % 50)) for number in range(3000)]
+    written(tmp_path / "f", items)
+    writer = SealedWriter(tmp_path / "g")
+    for start in range(0, len(items), 7):
+        keys, values = zip(*items[start : start + 7], strict=True)
+        append(writer, rows(keys), values)
+    writer.finish()
+    assert (tmp_path / "f").read_bytes() == (tmp_path / "g").read_bytes()
+
+
+@pytest.mark.parametrize(("keys", "expected"), [([9], 9), ([4], 9), ([12, 3], 12)])
+def test_keys_out_of_order_are_refused(tmp_path, keys, expected):
+    writer = SealedWriter(tmp_path / "f")
+    append(writer, rows([1, 9]), [b"x"] * 2)
+    with pytest.raises(fpstore.InputError, match="out of order") as error:
+        append(writer, rows(keys), [b"y"] * len(keys))
+    assert (error.value.expected, error.value.got) == (expected, keys[-1])
+    writer.abort()

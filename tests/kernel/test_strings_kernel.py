@@ -253,9 +253,12 @@ def test_strings_beyond_the_data_are_not_joined():
 def test_values_begin_with_the_checksum_of_their_frame():
     frames = [b"", b"one", bytearray(b"another " * 300)]
     keys = np.array([0, 5, 2**64 - 1], np.uint64)
-    assert _kernel.checked_values(keys, frames) == [
+    expected = [
         with_checksum(key, bytes(frame)) for key, frame in zip(keys.tolist(), frames, strict=True)
     ]
+    values, offsets = _kernel.checked_values(keys, frames)
+    assert values.tobytes() == b"".join(expected)
+    assert np.diff(offsets).tolist() == [*map(len, expected)]
     with pytest.raises(ValueError, match="lengths"):
         _kernel.checked_values(keys[:2], frames)
     with pytest.raises(TypeError):

@@ -78,9 +78,8 @@ def check_ids(store, wanted):
     assert store.verify().ids == store.stats()["ids"]
 
 
-def test_a_record_that_is_larger_than_all_later_ones(tmp_path, set_limits):
+def test_a_record_that_is_larger_than_all_later_ones(tmp_path):
     """Only a file whose largest record is known may have such a length; it is written first."""
-    set_limits(id_blocks=2)
     ids = np.random.default_rng(1).integers(0, 2**63, 30_000, np.uint64)
     fingerprints = np.concatenate(
         [np.zeros(len(ids), np.uint64), np.arange(1, 5000, dtype=np.uint64) << np.uint64(48)]

@@ -212,8 +212,6 @@ def test_more_strings_than_32_bits_count(tmp_path):
 LIMITS = {
     "string_bytes": (1, 60, 5000),
     "string_sample_bytes": (1, 60, 5000),
-    "string_records_written": (1, 3, 100),
-    "string_bytes_written": (1, 60, 5000),
     "string_records": (1, 3, 100),
     "string_value_bytes": (1, 60, 5000),
     "string_content_bytes": (1, 60, 5000),

@@ -295,7 +295,6 @@ def versions() -> Result:
     for name in (
         "fpstore",
         "numpy",
-        "lmdb",
         "faiss-cpu",
         "simhash",
         "rensa",

@@ -481,12 +481,15 @@ def _forge_records(path: Path, change: Callable[[dict[bytes, bytes]], None]) -> 
         records = dict(transaction.cursor())
     change(records)
     path.unlink()
-    writer = SealedWriter(path)
     keys = np.array(
         [list(struct.unpack(f">{len(key) // 8}Q", key)) for key in sorted(records)], np.uint64
     )
+    values = [records[key] for key in sorted(records)]
+    writer = SealedWriter(path, keys.shape[-1])
     writer.append(
-        keys.ravel() if keys.shape[-1] == 1 else keys, [records[key] for key in sorted(records)]
+        keys.ravel() if keys.shape[-1] == 1 else keys,
+        np.frombuffer(b"".join(values), np.uint8),
+        np.cumsum([0, *map(len, values)], dtype=np.uint64),
     )
     shape = writer.finish()
     _shape(path, shape["bytes"], shape["digest"], shape["largest"])

@@ -47,6 +47,23 @@ struct Packer {
     filled -= 64;
     word = filled ? value >> (bits - filled) : 0;
   }
+  // Puts n fields, each less base; end is where the record ends.
+  void put_all(const uint64_t* values, uint64_t n, uint64_t base, unsigned bits,
+               const uint8_t* end) {
+    uint64_t i = 0;
+    if (bits <= 56) {  // without a branch for each: less than a byte is pending
+      for (; filled >= 8; filled -= 8, word >>= 8) *p++ = static_cast<uint8_t>(word);
+      for (; i < n && end - p >= 8; ++i) {
+        word |= (values[i] - base) << filled;
+        store64(p, word);
+        filled += bits;
+        p += filled / 8;
+        word >>= filled / 8 * 8;
+        filled %= 8;
+      }
+    }
+    for (; i < n; ++i) put(values[i] - base, bits);
+  }
   uint8_t* flush() {
     for (unsigned done = 0; done < filled; done += 8) *p++ = static_cast<uint8_t>(word >> done);
     return p;
@@ -111,8 +128,10 @@ uint8_t* pack_record(const uint64_t* ids, const uint64_t* lims, uint64_t n, uint
   store16(out + 6, static_cast<uint16_t>(n));
   store64(out + 8, s.base);
   Packer packer{out + kRecordHeaderBytes};
-  for (uint64_t i = 0; i < n; ++i) packer.put(lims[i + 1] - lims[i] - 1, s.count_bits);
-  for (uint64_t i = lims[0]; i < lims[n]; ++i) packer.put(ids[i] - s.base, s.id_bits);
+  const uint64_t total = lims[n] - lims[0];
+  for (uint64_t i = 0; s.count_bits && i < n; ++i)
+    packer.put(lims[i + 1] - lims[i] - 1, s.count_bits);
+  packer.put_all(ids + lims[0], total, s.base, s.id_bits, out + size_of(s, n, total));
   uint8_t* end = packer.flush();
   store32(out, static_cast<uint32_t>(xxh64(out + 4, static_cast<size_t>(end - out) - 4, seed)));
   return end;

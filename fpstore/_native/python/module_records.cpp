@@ -1,5 +1,6 @@
 // Records of ids and of logs, and streaming merges of what they hold: checks of what Python hands
 // over, one call without the GIL, arrays out.
+#include "build/id_packer.hpp"
 #include "build/merge.hpp"
 #include "format/idpack.hpp"
 #include "format/log.hpp"
@@ -8,36 +9,31 @@
 namespace fpstore {
 namespace {
 
-// Id records of blocks with the given entry counts and keys: (bytes, offsets). seed is that of key
-// 0.
-nb::tuple pack_ids(Words ids, Words lims, Counts block_counts, Words keys, uint64_t seed) {
-  need(keys.size() == block_counts.size(), kUnequal);
-  uint64_t fingerprints = 0;
+// Writes the records of the blocks that are complete with some more rows.
+void feed(IdPacker& packer, SealedEncoder& out, Rows keys, Words counts, Words ids,
+          Counts block_counts) {
+  need_words(keys, packer.key_words());
+  need(counts.size() == count_of(keys), kUnequal);
+  uint64_t entries = 0, id_count = 0;
   for (size_t b = 0; b < block_counts.size(); ++b) {
     need(block_counts.data()[b] >= 1 && block_counts.data()[b] <= kMaxEntries,
          "a block has 1 to 32768 entries");
-    fingerprints += block_counts.data()[b];
+    entries += block_counts.data()[b];
   }
-  need(lims.size() == fingerprints + 1 && lims.data()[fingerprints] <= ids.size(),
-       "lims, ids and block counts disagree");
-  for (uint64_t i = 0; i < fingerprints; ++i)
-    need(lims.data()[i] < lims.data()[i + 1], "every fingerprint needs an id");
-  Buffer<uint64_t> offsets(block_counts.size() + 1);
-  uint64_t* const o = offsets.get();
-  std::unique_ptr<uint8_t[]> bytes;
-  call([&] {
-    o[0] = 0;
-    uint64_t first = 0;
-    for (size_t b = 0; b < block_counts.size(); first += block_counts.data()[b++])
-      o[b + 1] = o[b] + record_bytes(ids.data(), lims.data() + first, block_counts.data()[b]);
-    bytes.reset(new uint8_t[o[block_counts.size()] + 1]);
-    first = 0;
-    for (size_t b = 0; b < block_counts.size(); first += block_counts.data()[b++])
-      pack_record(ids.data(), lims.data() + first, block_counts.data()[b], seed + keys.data()[b],
-                  bytes.get() + o[b]);
+  const uint64_t most = ids.size();
+  for (const uint64_t count : span_of(counts)) {
+    need(count >= 1 && count <= most, "every fingerprint needs an id");
+    id_count += count;
+  }
+  need(entries <= packer.waiting() + counts.size() && id_count == ids.size(),
+       "keys, ids and block counts disagree");
+  need(packer.key_words() == out.key_words(), "the file has keys of another width");
+  const bool ascends = call([&] {
+    return packer.feed(
+        {{keys.data(), count_of(keys), packer.key_words()}, counts.data(), ids.data(), ids.size()},
+        block_counts.data(), block_counts.size(), &out);
   });
-  return nb::make_tuple(bytes_of(bytes.get(), o[block_counts.size()]),
-                        offsets.array(block_counts.size() + 1));
+  need(ascends, "keys out of order");
 }
 
 IdRecord record_of(const nb::bytes& data, uint64_t seed, const std::string& path) {
@@ -259,8 +255,9 @@ nb::tuple read_log(Bytes data, uint64_t place, uint64_t seed, uint64_t number, u
 }  // namespace
 
 void bind_records(nb::module_& m) {
-  m.def("pack_ids", &pack_ids, "ids"_array, "lims"_array, "block_counts"_array, "keys"_array,
-        "seed"_a);
+  nb::class_<IdPacker>(m, "IdPacker")
+      .def(nb::init<unsigned, uint64_t>(), "key_words"_a, "seed"_a)
+      .def("feed", &feed, "out"_a, "keys"_array, "counts"_array, "ids"_array, "block_counts"_array);
   m.def("unpack_rank", &unpack_rank, "record"_a, "seed"_a, "rank"_a, "path"_a);
   m.def("gather_ids", &gather_ids, "records"_a, "keys"_array, "record"_array, "ranks"_array,
         "seed"_a, "path"_a);

@@ -202,21 +202,24 @@ nb::object join_strings(nb::bytes data, Words ends) {
   return out.bytes(size);
 }
 
-// The values of frames, in a list: each behind its checksum, which its key seeds.
-nb::list checked_values(Words keys, nb::object frames) {
+// The values of frames, one after the other, and their offsets: each frame is behind its checksum,
+// which its key seeds.
+nb::tuple checked_values(Words keys, nb::object frames) {
   const size_t n = keys.size();
   need(nb::len(frames) == n, kUnequal);
-  nb::list values;
-  std::string value;
+  Buffer<uint64_t> offsets(n + 1);
+  offsets.get()[0] = 0;
+  std::vector<uint8_t> values;
   for (size_t i = 0; i < n; ++i) {
     const View frame(item_of(frames, i));
-    value.resize(kStringChecksumBytes);
-    store32(reinterpret_cast<uint8_t*>(value.data()),
+    const size_t at = values.size();
+    values.resize(at + kStringChecksumBytes);
+    store32(values.data() + at,
             static_cast<uint32_t>(xxh64(frame.data(), frame.size(), keys.data()[i])));
-    value.append(reinterpret_cast<const char*>(frame.data()), frame.size());
-    values.append(bytes_of(value.data(), value.size()));
+    values.insert(values.end(), frame.data(), frame.data() + frame.size());
+    offsets.get()[i + 1] = values.size();
   }
-  return values;
+  return nb::make_tuple(array_of(std::move(values)), offsets.array(n + 1));
 }
 
 }  // namespace

@@ -1,8 +1,9 @@
-// What the writers of tables need: encoders of blocks, of filters and of the sections of column
-// files.
+// What the writers of files need: encoders of blocks, of filters, of the sections of column files
+// and of the pages of sealed files.
 #include <numeric>
 
 #include "build/filter_encode.hpp"
+#include "build/sealed_encode.hpp"
 #include "columns/column_table.hpp"
 #include "format/header.hpp"
 #include "format/huffman.hpp"
@@ -173,6 +174,42 @@ struct ColumnCutter {
   }
 };
 
+// Appends values of ascending keys: value i is at [offsets[i], offsets[i + 1]).
+void append_values(SealedEncoder& encoder, Rows keys, Bytes values, Words offsets) {
+  need_words(keys, encoder.key_words());
+  const size_t n = count_of(keys), words = encoder.key_words();
+  need(count_of_spans(values.size(), offsets) == n, kUnequal);
+  const size_t done = call([&] {
+    size_t i = 0;
+    const auto append = [&](uint64_t from, uint64_t to) {
+      return encoder.append(keys.data() + i * words, values.data() + from, to - from);
+    };
+    while (i < n && append(offsets.data()[i], offsets.data()[i + 1])) ++i;
+    return i;
+  });
+  if (done < n)
+    raise("InputError", "keys out of order: each must be greater than the one before",
+          "expected"_a = number_of(encoder.last_key(), words),
+          "got"_a = number_of(keys.data() + done * words, words));
+}
+
+// Copies the pages that wait; returns their bytes.
+size_t take_pages(SealedEncoder& encoder, MutableBytes out) {
+  const uint64_t size = encoder.waiting();
+  need(out.size() >= size, "an output is too short");
+  call([&] { encoder.take(out.data()); });
+  return size;
+}
+
+// (the metadata pages, the checksums); the last pages wait.
+nb::tuple finish_pages(SealedEncoder& encoder) {
+  call([&] { encoder.finish(); });
+  const auto bytes = [](const std::vector<uint8_t>& data) {
+    return bytes_of(data.data(), data.size());
+  };
+  return nb::make_tuple(bytes(encoder.metadata()), bytes(encoder.checksums()));
+}
+
 nb::object checksums_of(Bytes data, uint64_t seed, uint64_t first) {
   const size_t n = (data.size() + kPageBytes - 1) / kPageBytes;
   Buffer<uint64_t> out(n);
@@ -238,6 +275,15 @@ void bind_writers(nb::module_& m) {
       .def("cut", &ColumnCutter::cut, "keys"_array)
       .def("count", &ColumnCutter::count, "rows"_array)
       .def("directory", &ColumnCutter::directory);
+  nb::class_<SealedEncoder>(m, "SealedEncoder")
+      .def(nb::init<unsigned>(), "key_words"_a)
+      .def_prop_ro("waiting", &SealedEncoder::waiting)
+      .def_prop_ro("largest", &SealedEncoder::largest)
+      .def_prop_ro("used", &SealedEncoder::used)
+      .def_prop_ro("digest", &SealedEncoder::digest)
+      .def("append", &append_values, "keys"_array, "values"_array, "offsets"_array)
+      .def("take", &take_pages, "out"_array)
+      .def("finish", &finish_pages);
   m.def("page_checksums", &checksums_of, "data"_a, "seed"_a, "first"_a);
   m.def("reference_keys", &reference_keys, "rows"_array, "first"_a, "count"_a, "permutation"_a,
         "bucket_bits"_a);

@@ -128,7 +128,7 @@ def run(args: Arguments) -> None:
             args.with_time(args.plan, f"task {args.index} {ended}"),
         )
         return
-    args.refuse("is for --index: --processes decides the threads", "threads")
+    args.refuse("is for --index: --processes divides the processors itself", "threads")
     run_all(args, plan, args.processes)
     tasks = plural(len(plan), "task")
     args.result(
@@ -340,7 +340,7 @@ def plan_or_run(args: Arguments, spec: DedupSpec, **sizes: Any) -> None:
         )
         show_plan(args, planned(spec, args.plan, **sizes))
         return
-    args.refuse("is for the work without --processes, which decide the threads", "threads")
+    args.refuse("does not go with --processes, which divides the processors itself", "threads")
     with translate_usage_errors():  # before anything is written
         memory_of_each(args.memory, args.processes)
     folder = f"{full_uri(args.output, 'output').rstrip('/')}.plan"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import re
 import signal
 import sys
 from collections.abc import Iterator, Mapping
@@ -20,6 +19,7 @@ from fpstore.base.aliases import Progress
 from fpstore.base.arguments import check_flag, check_progress, check_whole
 from fpstore.base.keywords import keyword
 from fpstore.base.resources import (
+    Resources,
     make_resources,
     memory_of_each,
     parse_size,
@@ -44,12 +44,12 @@ from fpstore.plans.probe import ProbeSpec, ProbeWork
 from fpstore.plans.records import as_json, from_json
 from fpstore.plans.work import Sizes, Work
 from fpstore.work.checkpoint import KIND as CHECKPOINT
-from fpstore.work.folder import PLAN_FILE, PlanFolder, remove_files
+from fpstore.work.folder import PLAN_FILE, PlanFolder, Stage, remove_files
 from fpstore.work.places import full_uri, open_place
 
 PathLike = str | os.PathLike[str]
-PRELOADED = re.compile(r"(fpstore|pyarrow)\b")  # modules that tasks need
-_server_owner: int | None = None  # the process whose server multiprocessing has begun
+PRELOADED = {"fpstore", "pyarrow"}  # packages that tasks need
+_PROCESS = os.getpid()  # it, and not a child of a fork of it, may ask its server
 _SIGNAL_OF_PARENT = 1  # PR_SET_PDEATHSIG of prctl(2)
 WORKS: dict[type, type[Work]] = {
     DedupSpec: DedupWork,
@@ -323,19 +323,11 @@ class Plan:
         ) as pool:
             for stage, indexes in self._folder.task_ranges():
                 remaining = [index for index in indexes if index not in done]
+                # the tasks of a small stage share the threads of all processes
+                threads = max(count // max(len(remaining), 1), 1)
+                resources = Resources(task_memory * threads, threads, progress)
                 try:
-                    # the tasks of a small stage share the threads of all processes
-                    threads = max(count // max(len(remaining), 1), 1)
-                    _run_stage(
-                        pool,
-                        self,
-                        remaining,
-                        threads,
-                        task_memory * threads,
-                        stage.name,
-                        stage.tasks,
-                        progress,
-                    )
+                    _run_stage(pool, self, stage, remaining, resources)
                 except BrokenProcessPool as error:
                     raise _pool_error(self.path, stage.name, bool(has_begun.value)) from error
                 except BaseException:
@@ -419,35 +411,31 @@ def _context() -> Any:
 
     The child of a fork cannot ask the server of its parent: its processes begin anew.
     """
-    global _server_owner
-    if _server_owner not in (None, os.getpid()):
+    if os.getpid() != _PROCESS:
         return get_context("spawn")
-    _server_owner = os.getpid()
     context = get_context("forkserver")
-    context.set_forkserver_preload([name for name in sys.modules if PRELOADED.match(name)])
+    context.set_forkserver_preload(
+        [name for name in sys.modules if name.partition(".")[0] in PRELOADED]
+    )
     return context
 
 
 def _run_stage(
     pool: ProcessPoolExecutor,
     plan: Plan,
+    stage: Stage,
     indexes: list[int],
-    threads: int,
-    memory: int,
-    stage: str,
-    total: int,
-    progress: Progress | None,
+    resources: Resources,
 ) -> None:
+    """Run tasks of a stage, each with its resources."""
+    memory, threads, _ = resources
     running = [
         pool.submit(_run_in_process, plan.path, plan.digest, index, threads, memory)
         for index in indexes
     ]
-    done = total - len(running)
-    for job in as_completed(running):
+    for done, job in enumerate(as_completed(running), stage.tasks - len(running) + 1):
         job.result()
-        done += 1
-        if progress is not None:
-            progress(stage, done, total)
+        resources.report(stage.name, done, stage.tasks)
 
 
 def _pool_error(path: str, stage: str, has_begun: bool) -> FpstoreError:
@@ -473,7 +461,7 @@ def _begin_process(
     """
     has_begun.value = 1
     keywords.options = options
-    os.environ.clear()  # that of the server is as old as the server
+    os.environ.clear()  # the server keeps the environment of its start
     os.environ.update(environment)
     if sys.platform == "linux":  # the server ends with the process that began it
         ctypes.CDLL(None).prctl(_SIGNAL_OF_PARENT, signal.SIGKILL)

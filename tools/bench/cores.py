@@ -46,7 +46,7 @@ def cores(bench: Bench) -> Result:
             work[f"{name}, {threads}"] = partial(getattr(source, name), threads)
     for option in ("--threads", "--processes"):
         for count in (1, 2):
-            work[f"folder, {option} {count}"] = partial(source.command, option, count)
+            work[f"command {option}, {count}"] = partial(source.command, option, count)
     source.parquet(1)  # imports are done, and memory is there
     seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in work}
     for _ in range(bench.repeats):
@@ -110,7 +110,7 @@ class _Source:
     def command(self, option: str, count: int) -> None:
         command = [sys.executable, "-P", "-m", "fpstore", "dedup", "shards", "clean-shards"]
         options = ["--text-field", "text", option, str(count), "--force", "--quiet"]
-        run_with_orphans([*command, *options], self._folder)
+        _run_with_orphans([*command, *options], self._folder)
 
     def peak(self, source: str, memory: str | None) -> int:
         """Return the peak of the memory of a deduplication on two threads, in MB."""
@@ -155,7 +155,7 @@ def _read(path: Path, columns: list[str] | None) -> None:
             pass
 
 
-def run_with_orphans(command: list[str], folder: Path) -> None:
+def _run_with_orphans(command: list[str], folder: Path) -> None:
     """Run a command, and wait for the processes that it leaves, whose time counts."""
     ctypes.CDLL(None).prctl(_CHILD_SUBREAPER, 1, 0, 0, 0)
     subprocess.run(command, cwd=folder, check=True)

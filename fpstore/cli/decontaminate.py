@@ -197,7 +197,7 @@ def decontaminate(args: Arguments) -> None:
     if bounds == Bounds() and (common := result.hits.without_rare_ngrams(COMMON)):
         args.note(
             f"{plural(common, 'row')} hit only by n-grams that more than {COMMON} rows have, such "
-            f"as licences: --ignore-common {COMMON} or --min-share 0.5 keeps most of them"
+            f"as licences: --ignore-common {COMMON} keeps them"
         )
     args.result(summary)
     if not (args.as_json or args.quiet):

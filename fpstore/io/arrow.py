@@ -565,10 +565,7 @@ def _scores(column: Any, projection: Projection, row_error: RowError) -> Words:
         column = column.view("int32" if column.type.bit_width == 32 else "int64")
     plain = str(column.type).removeprefix("u").startswith(("int", "float", "double"))
     if plain and not projection.alike_scores:  # all batches have this type
-        is_valid, values = (
-            plain_values(column.is_valid()),
-            plain_values(column),
-        )
+        is_valid, values = plain_values(column.is_valid()), plain_values(column)
         if not np.isnan(values).any():  # below, an error names the row
             return np.stack(
                 [is_valid.astype(np.uint64), np.where(is_valid, order_keys(values), np.uint64(0))],

@@ -11,7 +11,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from functools import lru_cache
-from multiprocessing import get_context, parent_process
+from multiprocessing import get_context
 from typing import Any, NamedTuple
 
 from fpstore.base import keywords
@@ -48,8 +48,6 @@ from fpstore.work.folder import PLAN_FILE, PlanFolder, Stage, remove_files
 from fpstore.work.places import full_uri, open_place
 
 PathLike = str | os.PathLike[str]
-PRELOADED = {"fpstore", "pyarrow"}  # packages that tasks need
-_PROCESS = os.getpid()  # it, and not a child of a fork of it, may ask its server
 _SIGNAL_OF_PARENT = 1  # PR_SET_PDEATHSIG of prctl(2)
 WORKS: dict[type, type[Work]] = {
     DedupSpec: DedupWork,
@@ -316,10 +314,10 @@ class Plan:
         task_memory = memory_of_each(memory, count)
         check_progress(progress)
         done = self._folder.done()
-        context = _context()
+        context = get_context("spawn")
         has_begun = context.RawValue("b", 0)
         with ProcessPoolExecutor(
-            count, context, _begin_process, (has_begun, keywords.options, dict(os.environ))
+            count, context, _begin_process, (os.getpid(), has_begun, keywords.options)
         ) as pool:
             for stage, indexes in self._folder.task_ranges():
                 remaining = [index for index in indexes if index not in done]
@@ -406,20 +404,6 @@ class Plan:
         return self._folder.remove()
 
 
-def _context() -> Any:
-    """Return how processes begin: as forks of a server that has imported what this one has.
-
-    The child of a fork cannot ask the server of its parent: its processes begin anew.
-    """
-    if os.getpid() != _PROCESS:
-        return get_context("spawn")
-    context = get_context("forkserver")
-    context.set_forkserver_preload(
-        [name for name in sys.modules if name.partition(".")[0] in PRELOADED]
-    )
-    return context
-
-
 def _run_stage(
     pool: ProcessPoolExecutor,
     plan: Plan,
@@ -452,21 +436,16 @@ def _pool_error(path: str, stage: str, has_begun: bool) -> FpstoreError:
     return StorageError(f"{message}, with fewer processes if memory was short", path=path)
 
 
-def _begin_process(
-    has_begun: Any, options: Mapping[str, str] | None, environment: Mapping[str, str]
-) -> None:
-    """Note that a process has begun, and end it when the process that began it is killed.
+def _begin_process(parent: int, has_begun: Any, options: Mapping[str, str] | None) -> None:
+    """Note that a process has begun, and end it when its parent is killed.
 
     Else it would wait for tasks forever. Tasks may be killed at any time.
     """
     has_begun.value = 1
     keywords.options = options
-    os.environ.clear()  # the server keeps the environment of its start
-    os.environ.update(environment)
-    if sys.platform == "linux":  # the server ends with the process that began it
+    if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_SIGNAL_OF_PARENT, signal.SIGKILL)
-    parent = parent_process()
-    if parent is None or not parent.is_alive():
+    if os.getppid() != parent:
         os._exit(1)
 
 

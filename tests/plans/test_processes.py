@@ -1,32 +1,10 @@
 """The processes of `run_all`: what they have of the one that begins them."""
 
-import os
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future
 
-import pytest
-from forks import forked
 from small_plans import corpus_at, planned, written
 
 from fpstore.plans import Plan, api
-
-
-@pytest.mark.full
-def test_the_child_of_a_fork_runs_a_plan_beside_the_server_of_its_parent(tmp_path):
-    for name in ("own", "forked"):
-        corpus_at(tmp_path / name / "corpus")
-    planned(tmp_path / "own").run_all(1)
-    forked(planned(tmp_path / "forked").run_all, 1)
-    assert all(stage.left == () for stage in planned(tmp_path / "forked").status())
-
-
-@pytest.mark.full
-def test_a_process_has_the_variables_of_today(monkeypatch):
-    context = api._context()
-    for value in ("one", "two"):
-        monkeypatch.setenv("FPSTORE_OF_A_TEST", value)
-        begun = context.RawValue("b", 0), None, dict(os.environ)
-        with ProcessPoolExecutor(1, context, api._begin_process, begun) as pool:
-            assert pool.submit(os.getenv, "FPSTORE_OF_A_TEST").result() == value
 
 
 def test_tasks_of_a_small_stage_share_threads_and_memory(tmp_path, monkeypatch):

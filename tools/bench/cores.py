@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
-import os
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -28,7 +25,6 @@ from bench.local_texts import SMOKE_BYTES, texts_here
 MAX_BYTES, GROUP_ROWS, FILES = 450 << 20, 5000, 4
 SAMPLES_A_SECOND = 500  # of the thread that holds the GIL
 SHOWN_MODULES = 12
-_CHILD_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of prctl(2)
 Work = Callable[[], object]
 
 
@@ -110,7 +106,7 @@ class _Source:
     def command(self, option: str, count: int) -> None:
         command = [sys.executable, "-P", "-m", "fpstore", "dedup", "shards", "clean-shards"]
         options = ["--text-field", "text", option, str(count), "--force", "--quiet"]
-        _run_with_orphans([*command, *options], self._folder)
+        subprocess.run([*command, *options], cwd=self._folder, check=True)
 
     def peak(self, source: str, memory: str | None) -> int:
         """Return the peak of the memory of a deduplication on two threads, in MB."""
@@ -153,15 +149,6 @@ def _read(path: Path, columns: list[str] | None) -> None:
     with pq.ParquetFile(path) as file:
         for _ in file.iter_batches(columns=columns, use_threads=False):
             pass
-
-
-def _run_with_orphans(command: list[str], folder: Path) -> None:
-    """Run a command, and wait for the processes that it leaves, whose time counts."""
-    ctypes.CDLL(None).prctl(_CHILD_SUBREAPER, 1, 0, 0, 0)
-    subprocess.run(command, cwd=folder, check=True)
-    with suppress(ChildProcessError):
-        while True:
-            os.waitpid(-1, 0)
 
 
 def _timed(work: Work) -> tuple[float, float]:

@@ -236,6 +236,21 @@ def test_arguments_that_no_store_has():
         _kernel.Table(room[start : start + len(image)], "image")
 
 
+@pytest.mark.parametrize("words", [0, 3, 5, 9, 2**31])
+def test_keys_of_widths_that_no_store_has(tmp_path, words):
+    """Keys are copied to arrays of four words."""
+    (tmp_path / "f").write_bytes(bytes(8192))
+    descriptor = os.open(tmp_path / "f", os.O_RDONLY)
+    for make in (
+        lambda: _kernel.SealedEncoder(words),
+        lambda: _kernel.IdPacker(words, 0),
+        lambda: _kernel.SealedFile(os.dup(descriptor), "f", words, 0),
+    ):
+        with pytest.raises(ValueError, match="1, 2 or 4 words"):
+            make()
+    os.close(descriptor)
+
+
 SMALL_STACK = """
 import sys, threading
 sys.path[:0] = [sys.argv[1] + "/helpers", sys.argv[1] + "/kernel"]

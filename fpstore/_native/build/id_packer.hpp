@@ -4,6 +4,7 @@
 
 #include "build/merge.hpp"
 #include "build/sealed_encode.hpp"
+#include "format/errors.hpp"
 
 namespace fpstore {
 
@@ -11,7 +12,7 @@ namespace fpstore {
 class IdPacker {
  public:
   // seed is that of a record under the key 0.
-  IdPacker(unsigned key_words, uint64_t seed) : words_(key_words), seed_(seed) {}
+  IdPacker(unsigned key_words, uint64_t seed) : words_(checked_words(key_words)), seed_(seed) {}
 
   unsigned key_words() const { return words_; }
   size_t waiting() const { return counts_.size(); }  // rows

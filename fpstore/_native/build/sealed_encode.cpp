@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "format/errors.hpp"
 #include "format/xxh64.hpp"
 
 namespace fpstore {
@@ -31,7 +32,7 @@ void store_words(uint8_t* p, const uint64_t* words, size_t n) {
 }  // namespace
 
 SealedEncoder::SealedEncoder(unsigned key_words)
-    : words_(key_words),
+    : words_(checked_words(key_words)),
       node_bytes_(kNodeHead + 8 * key_words),
       most_children_((kPageBytes - kPageHead) / (node_bytes_ + kPointer)),
       sums_(2) {}

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdlib>
 
+#include "format/errors.hpp"
 #include "format/xxh64.hpp"
 
 namespace fpstore {
@@ -80,6 +81,7 @@ void SealedFile::read_at(uint64_t at, uint8_t* to, uint64_t count) const {
 SealedFile::SealedFile(int descriptor, std::string path, unsigned key_words, uint64_t longest)
     : descriptor_(descriptor), path_(std::move(path)), key_words_(key_words), longest_(longest) {
   try {
+    checked_words(key_words);
     open_metadata();
     open_seal();
   } catch (...) {

@@ -1,9 +1,9 @@
 """Sealed files: LMDB files that never change, ended by checksums of their pages.
 
 The kernel makes the pages, in order of the keys, and checks each one before it follows it. LMDB can
-read the files, too. After the pages and a hole, a sealed file has the XXH64 of
-each 4 KiB of the pages (level 1), the XXH64 of each 512 of these (level 2), and last the digest:
-the XXH64 of level 2, seeded with the number of sealed bytes (docs/format.md is normative).
+read the files, too. After the pages and a padding of zeros, a sealed file has the XXH64 of each
+4 KiB of the pages (level 1), the XXH64 of each 512 of these (level 2), and last the digest: the
+XXH64 of level 2, seeded with the number of sealed bytes (docs/format.md is normative).
 """
 
 from __future__ import annotations
@@ -236,8 +236,8 @@ class SealedWriter:
         self._write()
 
     def _write(self) -> None:
-        room = self._file.reserve(self._encoder.waiting)
-        self._file.advance(self._encoder.take(room))
+        room = self._file.reserve(self._encoder.pending_bytes)
+        self._file.advance(self._encoder.move_pages(room))
 
     def finish(self) -> dict[str, int]:
         """Complete the file, and make it durable: return its shape for a reader.
@@ -250,7 +250,7 @@ class SealedWriter:
         room = -(-encoder.largest // CHUNK_BYTES) * CHUNK_BYTES + PAD_BYTES
         self._file.finish(metadata, checksums, room)
         self._file.sync()
-        size = encoder.used + room + len(checksums)
+        size = encoder.used_bytes + room + len(checksums)
         return {"bytes": size, "digest": encoder.digest, "largest": encoder.largest}
 
     def abort(self) -> None:

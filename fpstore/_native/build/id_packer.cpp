@@ -7,8 +7,8 @@ bool IdPacker::feed(const Groups& rows, const uint32_t* entry_counts, size_t blo
   size_t row = 0, id = 0;
   for (size_t b = 0; b < blocks; ++b) {
     const size_t n = entry_counts[b];
-    if (waiting()) {
-      if (n > waiting()) wait(rows, &row, &id, n - waiting());
+    if (buffered_rows()) {
+      if (n > buffered_rows()) buffer_rows(rows, &row, &id, n - buffered_rows());
       if (!pack(keys_.data() + (n - 1) * words_, counts_.data(), ids_.data(), n, out)) return false;
       const auto erase = [](std::vector<uint64_t>* column, size_t count) {
         column->erase(column->begin(), column->begin() + static_cast<ptrdiff_t>(count));
@@ -23,12 +23,12 @@ bool IdPacker::feed(const Groups& rows, const uint32_t* entry_counts, size_t blo
       id += lims_[n];
     }
   }
-  wait(rows, &row, &id, rows.set.n - row);
+  buffer_rows(rows, &row, &id, rows.set.n - row);
   return true;
 }
 
-// Lets n rows wait, from a row and its first id on, which are moved on.
-void IdPacker::wait(const Groups& rows, size_t* row, size_t* id, size_t n) {
+// Copies the next n rows to the open block; moves the row and its first id on.
+void IdPacker::buffer_rows(const Groups& rows, size_t* row, size_t* id, size_t n) {
   const auto append = [](std::vector<uint64_t>* column, const uint64_t* values, size_t count) {
     column->insert(column->end(), values, values + count);
   };

@@ -92,7 +92,7 @@ bool SealedEncoder::append(const uint64_t* key, const uint8_t* value, uint64_t s
   const uint64_t bytes = is_apart ? 8 : size;
   uint8_t* node = leaf_.empty() ? nullptr : add_node(leaf_.data(), key, bytes);
   if (!node) {
-    put_leaf();
+    close_leaf();
     leaf_.assign(kPageBytes, 0);
     store16(leaf_.data() + 12, kPageHead);
     store16(leaf_.data() + 14, static_cast<uint16_t>(kPageBytes));
@@ -108,7 +108,7 @@ bool SealedEncoder::append(const uint64_t* key, const uint8_t* value, uint64_t s
   return true;
 }
 
-void SealedEncoder::put_leaf() {
+void SealedEncoder::close_leaf() {
   if (leaf_.empty()) return;
   first_.page = next_page_;
   uint8_t* const p = add_pages(1, kLeaf);
@@ -145,7 +145,7 @@ void SealedEncoder::put_branch(size_t level, const std::vector<Child>& children)
 
 // Puts what is open on every level; returns the root.
 uint64_t SealedEncoder::put_root() {
-  put_leaf();
+  close_leaf();
   if (levels_.empty()) return kNowhere;
   for (size_t level = 0;; ++level) {
     std::vector<Child> full = std::move(levels_[level].full), open = std::move(levels_[level].open);
@@ -170,7 +170,7 @@ void SealedEncoder::write_metadata(uint64_t root) {
     store64(p, number);
     store16(p + 10, kMeta);
     store64(p + 16, kMagic);
-    store64(p + 32, used());  // the size of a map
+    store64(p + 32, used_bytes());  // the size of a map
     store32(p + 40, static_cast<uint32_t>(kPageBytes));
     store16(p + 44, kFreeFlags);
     store64(p + 80, kNowhere);
@@ -189,7 +189,7 @@ void SealedEncoder::write_checksums() {
   for (size_t first = 0; first < sums_.size(); first += kGroupChunks)
     groups.push_back(xxh64(reinterpret_cast<const uint8_t*>(sums_.data() + first),
                            8 * std::min<uint64_t>(sums_.size() - first, kGroupChunks), 0));
-  digest_ = xxh64(reinterpret_cast<const uint8_t*>(groups.data()), 8 * groups.size(), used());
+  digest_ = xxh64(reinterpret_cast<const uint8_t*>(groups.data()), 8 * groups.size(), used_bytes());
   checksums_.resize(8 * (sums_.size() + groups.size() + 1));
   store_words(checksums_.data(), sums_.data(), sums_.size());
   store_words(checksums_.data() + 8 * sums_.size(), groups.data(), groups.size());
@@ -201,7 +201,7 @@ void SealedEncoder::finish() {
   write_checksums();
 }
 
-void SealedEncoder::take(uint8_t* out) {
+void SealedEncoder::move_pages(uint8_t* out) {
   std::copy(pages_.begin(), pages_.end(), out);
   pages_.clear();
 }

@@ -25,7 +25,7 @@ void feed(IdPacker& packer, SealedEncoder& out, Rows keys, Words counts, Words i
     need(count >= 1 && count <= most, "every fingerprint needs an id");
     id_count += count;
   }
-  need(entries <= packer.waiting() + counts.size() && id_count == ids.size(),
+  need(entries <= packer.buffered_rows() + counts.size() && id_count == ids.size(),
        "keys, ids and block counts disagree");
   need(packer.key_words() == out.key_words(), "the file has keys of another width");
   const bool ascends = call([&] {

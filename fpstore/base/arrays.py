@@ -18,6 +18,7 @@ from fpstore.base.width import empty_rows, row_words
 Number = TypeVar("Number", bound=np.generic)
 HALF_BITS = 32
 SIGN = np.uint64(1 << 63)
+NO_WORDS = np.empty(0, np.uint64)
 
 
 def list_lims(counts: npt.ArrayLike) -> Lims:

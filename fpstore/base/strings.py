@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.base.aliases import Words
-from fpstore.base.arrays import list_lims, spans
+from fpstore.base.arrays import NO_WORDS, list_lims, spans
 from fpstore.base.threads import cached_property
 
 # strings that are made, copied or written together: memory is bounded in bytes, not in strings
@@ -134,7 +134,7 @@ class StringColumn:
         return [*map(bytes.decode, self.tolist())]
 
 
-NO_STRINGS = StringColumn(b"", np.empty(0, np.uint64))
+NO_STRINGS = StringColumn(b"", NO_WORDS)
 
 
 class Encoded(NamedTuple):

@@ -18,7 +18,7 @@ import numpy as np
 from fpstore import _kernel
 from fpstore.base.aliases import Counts, Groups, Lims, Words
 from fpstore.base.arguments import printable
-from fpstore.base.arrays import list_lims
+from fpstore.base.arrays import NO_WORDS, list_lims
 from fpstore.base.width import WIDTH_64, Width, rows_to_numbers
 from fpstore.design.blocks import BlockPacking
 from fpstore.design.families import design as make_design
@@ -35,7 +35,6 @@ LOOK_UPS = 1 << 16  # keys that are looked up at once
 MAPPING_DESIGN = make_design("flip-1", 0)  # one table, in order of the keys
 BLOCK_KEYS = 128  # or more in a block, so that the overhead of a block and of its record is small
 BLOCK_BYTES = (128, 256, 512, 1024)
-NOTHING = np.empty(0, np.uint64)
 TICK_ROWS = 1 << 14
 FIND_BLOCKS = 1 << 12
 # P1 of XXH64: without it, (key, number) would count like (key + 1, number - 1)
@@ -123,7 +122,7 @@ class MappingWriter:
         entry_counts = self._note_counts(self.table.finish())
         self._background.wait()
         self._background.end()
-        group = self._width.empty(0), NOTHING, NOTHING
+        group = self._width.empty(0), NO_WORDS, NO_WORDS
         self._records.append_ids(self._packer, group, entry_counts)
         return self._records.finish()
 
@@ -267,7 +266,7 @@ class IdMapping:
                 )
             )
         if not parts:
-            return np.empty(0, np.uint64), np.empty(0, np.uint32), np.empty(0, np.uint64)
+            return NO_WORDS, np.empty(0, np.uint32), NO_WORDS
         blocks, ranks, numbers = (np.concatenate(column) for column in zip(*parts, strict=True))
         return blocks, ranks, numbers
 

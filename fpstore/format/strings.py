@@ -13,7 +13,7 @@ import xxhash
 
 from fpstore import _kernel
 from fpstore.base.aliases import Bytes, Words
-from fpstore.base.arrays import list_lims
+from fpstore.base.arrays import NO_WORDS, list_lims
 from fpstore.base.strings import NO_STRINGS, StringColumn
 from fpstore.base.threads import cached_property
 from fpstore.disk.files import RUN_REPAIR
@@ -35,7 +35,6 @@ CONTENT_BYTES = 1 << 20  # of records that are decompressed together
 LEVEL = 3  # of zstandard
 RECORDS_AT_ONCE, VALUE_BYTES = 1 << 12, 1 << 21  # per read, about
 NO_RECORD = np.uint64(2**64 - 1)
-NO_NUMBERS = np.empty(0, np.uint64)
 Buffers = Any  # a sequence of buffers of zstandard
 
 
@@ -428,7 +427,7 @@ class Strings:
                 else _kernel.join_contents(contents, self._counts(records[part]))
             )
             if column is None:
-                raise self._fault(records, values, NO_NUMBERS)
+                raise self._fault(records, values, NO_WORDS)
             yield StringColumn(*column)
 
     def check(self, records: Words, values: list[bytes]) -> None:

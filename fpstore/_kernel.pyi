@@ -29,6 +29,15 @@ ORDERED_QUERIES: int
 SPARE_THRESHOLDS: int
 MAX_RING: int
 TAG_ROOM: int
+LMDB_LEAF: int
+LMDB_FLAGS_AT: int
+LMDB_LOWER_AT: int
+LMDB_PAGE_HEAD: int
+LMDB_POINTER: int
+LMDB_NODE_HEAD: int
+LMDB_BIG_DATA: int
+LMDB_PAGE_BYTES_AT: int
+PADDING_BYTES: int
 JSON_MISSING: int
 JSON_STRING: int
 JSON_OTHER: int
@@ -483,7 +492,7 @@ class Prober(AnyProber):
 class SealedFile:
     file_bytes: Final[int]
     used: Final[int]
-    room: Final[int]
+    padding_bytes: Final[int]
     entries: Final[int]
     digest: Final[int]
 

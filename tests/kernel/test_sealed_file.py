@@ -17,10 +17,10 @@ from sealing import (
     PAGE,
     WAYS,
     append,
-    hole_of,
     key_of,
     opened,
     overwrite,
+    padding_of,
     pages_of,
     rows,
     seal,
@@ -31,7 +31,7 @@ from sealing import (
 
 import fpstore
 from fpstore.base.width import Width
-from fpstore.disk.sealed import MIN_LONGEST_VALUE, PAD_BYTES, SealedReader, SealedWriter
+from fpstore.disk.sealed import MIN_LONGEST_VALUE, PADDING_BYTES, SealedReader, SealedWriter
 
 HIGHEST = 2**64 - 1
 DAMAGED = fpstore.CorruptStoreError
@@ -114,14 +114,14 @@ def test_values_that_lie_on_pages_of_their_own(tmp_path):
 
 
 # on pages of its own, and longer than what is always read
-@pytest.mark.parametrize("longest", [2100, PAD_BYTES // 2 + 1])
+@pytest.mark.parametrize("longest", [2100, PADDING_BYTES // 2 + 1])
 def test_the_longest_value_is_read_and_none_longer(tmp_path, longest):
     path, value = tmp_path / "v", b"x" * longest
     shape = written(path, [(key_of(7), value)])
     assert shape["largest"] == longest
-    room = opened(path).room - PAD_BYTES
-    # who follows a damaged length to its end reads the hole
-    assert longest <= room < longest + PAGE
+    padding = opened(path).padding_bytes - PADDING_BYTES
+    # who follows a damaged length to its end reads the padding
+    assert longest <= padding < longest + PAGE
     for way in WAYS.values():
         reader = SealedReader(path, shape)
         assert way(reader, [7]) == [value]
@@ -131,8 +131,8 @@ def test_the_longest_value_is_read_and_none_longer(tmp_path, longest):
             with pytest.raises(DAMAGED, match=f"a value of {longest} bytes"):
                 way(reader, [7])
             reader.close()
-    with pytest.raises(DAMAGED, match=f"cannot have {room + 1} bytes"):
-        SealedReader(path, {**shape, "largest": room + 1})
+    with pytest.raises(DAMAGED, match=f"cannot have {padding + 1} bytes"):
+        SealedReader(path, {**shape, "largest": padding + 1})
 
 
 # --- Files ----------------------------------------------------------------------------------------
@@ -261,7 +261,7 @@ def test_lmdb_reads_what_was_written(tmp_path, count, words):
     shape = written(tmp_path / "f", list(zip(keys, values, strict=True)), words)
     used = used_of(tmp_path / "f", words)
     assert shape["largest"] == max(map(len, values), default=0)
-    assert seal(tmp_path / "again", (tmp_path / "f").read_bytes()[:used], hole_of(shape)) == (
+    assert seal(tmp_path / "again", (tmp_path / "f").read_bytes()[:used], padding_of(shape)) == (
         shape["bytes"],
         shape["digest"],
     )

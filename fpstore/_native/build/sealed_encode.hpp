@@ -26,7 +26,7 @@ class SealedEncoder {
   const uint64_t* last_key() const { return last_.key; }
   uint64_t largest() const { return largest_; }                    // bytes of a value
   uint64_t used_bytes() const { return next_page_ * kPageBytes; }  // of all pages
-  // After finish(): the metadata pages, the checksums behind the hole, and the digest.
+  // After finish(): the metadata pages, the checksums behind the padding, and the digest.
   const std::vector<uint8_t>& metadata() const { return metadata_; }
   const std::vector<uint8_t>& checksums() const { return checksums_; }
   uint64_t digest() const { return digest_; }
@@ -60,7 +60,8 @@ class SealedEncoder {
   std::vector<Level> levels_;
   std::vector<uint64_t> sums_;  // of all pages
   std::vector<uint8_t> metadata_, checksums_;
-  uint64_t next_page_ = 2, entries_ = 0, leaves_ = 0, branches_ = 0, apart_ = 0, depth_ = 0;
+  uint64_t next_page_ = 2, entries_ = 0, leaves_ = 0, branches_ = 0, overflow_pages_ = 0,
+           depth_ = 0;
   uint64_t largest_ = 0, digest_ = 0;
 };
 

@@ -19,7 +19,7 @@ from weakref import finalize
 import numpy as np
 
 from fpstore import _kernel
-from fpstore.base.aliases import Bytes, Counts, Groups, Words
+from fpstore.base.aliases import Bytes, Words
 from fpstore.base.arguments import printable
 from fpstore.base.width import rows_to_numbers
 from fpstore.disk.files import (
@@ -214,10 +214,13 @@ def _page_bytes(path: Path, descriptor: int) -> int:
 
 
 class SealedWriter:
-    """Writes a sealed file: :meth:`append` values, then :meth:`finish`."""
+    """Writes a sealed file: :meth:`append` values, then :meth:`finish`.
+
+    What appends to the ``encoder`` itself calls :meth:`write_pages` then.
+    """
 
     def __init__(self, path: Path, key_words: int = 1) -> None:
-        self._encoder = _kernel.SealedEncoder(key_words)
+        self.encoder = _kernel.SealedEncoder(key_words)
         self._file = Output(path)
         self._file.write(np.zeros(2 * CHUNK_BYTES, np.uint8))  # the metadata pages, written last
 
@@ -226,26 +229,22 @@ class SealedWriter:
 
         Value i is ``values[offsets[i]:offsets[i + 1]]``.
         """
-        self._encoder.append(keys, values, offsets)
-        self._write()
+        self.encoder.append(keys, values, offsets)
+        self.write_pages()
 
-    def append_ids(self, packer: _kernel.IdPacker, group: Groups, entry_counts: Counts) -> None:
-        """Append the records of the blocks that are complete with these keys and their ids."""
-        packer.feed(self._encoder, *group, entry_counts)
-        self._write()
-
-    def _write(self) -> None:
-        pages = self._file.reserve(self._encoder.pending_bytes)
-        self._file.advance(self._encoder.move_pages(pages))
+    def write_pages(self) -> None:
+        """Write the pages that the encoder has completed."""
+        pages = self._file.reserve(self.encoder.pending_bytes)
+        self._file.advance(self.encoder.move_pages(pages))
 
     def finish(self) -> dict[str, int]:
         """Complete the file, and make it durable: return its shape for a reader.
 
         Before the checksums is a padding for reads of damaged lengths.
         """
-        encoder = self._encoder
+        encoder = self.encoder
         metadata, checksums = encoder.finish()
-        self._write()
+        self.write_pages()
         padding = -(-encoder.largest // CHUNK_BYTES) * CHUNK_BYTES + PADDING_BYTES
         self._file.finish(metadata, checksums, padding)
         self._file.sync()

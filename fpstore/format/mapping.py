@@ -93,7 +93,6 @@ class MappingWriter:
 
         self._background = Worker(threaded)
         self._width = layout.spec.width
-        self._packer = _kernel.IdPacker(self._width.words, layout.set_digest)
         # the most entries of a block, and the numbers, so far
         self.largest_block = self.number_count = 0
         self.table = table_writer(table, layout)
@@ -102,13 +101,19 @@ class MappingWriter:
         except BaseException:
             self.table.abort()
             raise
+        self._packer = _kernel.IdPacker(self._records.encoder, layout.set_digest)
 
     def add(self, keys: Words, counts: Words, numbers: Words) -> None:
         """Append distinct keys with the count of their numbers, and all numbers in order."""
         self.number_count += len(numbers)
         entry_counts = self._note_counts(self.table.feed(keys))
         group = keys, counts, numbers
-        self._background.submit(self._records.append_ids, self._packer, group, entry_counts)
+        self._background.submit(self._pack, group, entry_counts)
+
+    def _pack(self, group: Groups, entry_counts: Counts) -> None:
+        """Write the records of the blocks that are complete with these keys and their numbers."""
+        self._packer.feed(*group, entry_counts)
+        self._records.write_pages()
 
     def _note_counts(self, entry_counts: Counts) -> Counts:
         self.largest_block = max(self.largest_block, int(entry_counts.max(initial=0)))
@@ -123,7 +128,7 @@ class MappingWriter:
         self._background.wait()
         self._background.end()
         group = self._width.empty(0), NO_WORDS, NO_WORDS
-        self._records.append_ids(self._packer, group, entry_counts)
+        self._pack(group, entry_counts)
         return self._records.finish()
 
     def abort(self) -> None:

@@ -221,8 +221,7 @@ def test_arguments_that_no_store_has():
         (2, counts[:1], [2], "different lengths"),
     ):
         with pytest.raises(ValueError, match=match):
-            _kernel.IdPacker(1, 0).feed(
-                _kernel.SealedEncoder(1),
+            _kernel.IdPacker(_kernel.SealedEncoder(1), 0).feed(
                 keys,
                 per_key,
                 np.zeros(ids, np.uint64),
@@ -243,7 +242,6 @@ def test_keys_of_widths_that_no_store_has(tmp_path, words):
     descriptor = os.open(tmp_path / "f", os.O_RDONLY)
     for make in (
         lambda: _kernel.SealedEncoder(words),
-        lambda: _kernel.IdPacker(words, 0),
         lambda: _kernel.SealedFile(os.dup(descriptor), "f", words, 0),
     ):
         with pytest.raises(ValueError, match="1, 2 or 4 words"):

@@ -187,10 +187,7 @@ void append_values(SealedEncoder& encoder, Rows keys, Bytes values, Words offset
     while (i < n && append(offsets.data()[i], offsets.data()[i + 1])) ++i;
     return i;
   });
-  if (done < n)
-    raise("InputError", "keys out of order: each must be greater than the one before",
-          "expected"_a = number_of(encoder.last_key(), words),
-          "got"_a = number_of(keys.data() + done * words, words));
+  if (done < n) raise_disorder(encoder.last_key(), keys.data() + done * words, words);
 }
 
 // Moves the pending pages out; returns their bytes.

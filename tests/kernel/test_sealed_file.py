@@ -248,9 +248,14 @@ def test_a_child_of_a_fork_reads_on(tree):
 
 
 @pytest.mark.parametrize("words", [1, 2, 4])
-@pytest.mark.parametrize("count", [0, 1, 3, 225, 226, 227, 452, 453, 51_077, 102_200])
-def test_lmdb_reads_what_was_written(tmp_path, count, words):
-    """The numbers of keys are those at which leaves and branches of one key begin a page."""
+@pytest.mark.parametrize(
+    ("full_levels", "more"),
+    [(0, -2), (0, -1), (0, 1), (1, -1), (1, 0), (1, 1), (1, 3), (2, -1), (2, 0), (2, 1), (2, 3)],
+)
+def test_lmdb_reads_what_was_written(tmp_path, full_levels, more, words):
+    """As many keys, two in a leaf, as fill levels of branches, and a few more or less."""
+    children = 4080 // (10 + 8 * words)
+    count = 2 * children**full_levels + more
     # by turns small, just in a leaf, just not, and in several pages
     most = 2038 - 8 - 8 * words
     sizes = [most - 1, most, most + 1, 4080, 4081, 70_000, 0] if count < 100 else [1999 - 8 * words]
@@ -278,6 +283,9 @@ def test_lmdb_reads_what_was_written(tmp_path, count, words):
         stat = transaction.stat()
     data = (tmp_path / "f").read_bytes()[:used]
     assert stat["entries"] == count
+    if full_levels:
+        assert stat["leaf_pages"] == -(-count // 2)
+        assert stat["depth"] == full_levels + 1 + (more > 0)
     assert stat["leaf_pages"] == len(pages_of(data, LEAF))
     assert stat["branch_pages"] == len(pages_of(data, BRANCH))
 

@@ -21,6 +21,7 @@ import numpy as np
 from fpstore import _kernel
 from fpstore.base.aliases import Bytes, Words
 from fpstore.base.arguments import printable
+from fpstore.base.arrays import list_lims
 from fpstore.base.width import rows_to_numbers
 from fpstore.disk.files import (
     RUN_REPAIR,
@@ -231,6 +232,11 @@ class SealedWriter:
         """
         self.encoder.append(keys, values, offsets)
         self.write_pages()
+
+    def append_list(self, keys: Words, values: list[bytes]) -> None:
+        """Append one value for each of the ascending keys."""
+        offsets = list_lims([len(value) for value in values]).astype(np.uint64)
+        self.append(keys, np.frombuffer(b"".join(values), np.uint8), offsets)
 
     def write_pages(self) -> None:
         """Write the pages that the encoder has completed."""

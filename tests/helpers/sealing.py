@@ -61,14 +61,8 @@ def rows(keys, words=1):
 def written(path, items, words=1):
     """Write a sealed file of ascending (key, value), and return its shape."""
     writer = sealed.SealedWriter(path, words)
-    append(writer, rows([key for key, _ in items], words), [value for _, value in items])
+    writer.append_list(rows([key for key, _ in items], words), [value for _, value in items])
     return writer.finish()
-
-
-def append(writer, keys, values):
-    """Append a list of values."""
-    offsets = np.cumsum([0, *map(len, values)], dtype=np.uint64)
-    writer.append(keys, np.frombuffer(b"".join(values), np.uint8), offsets)
 
 
 def opened(path, words=1, longest=PADDING_BYTES):

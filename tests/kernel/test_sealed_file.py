@@ -16,7 +16,6 @@ from sealing import (
     LEAF,
     PAGE,
     WAYS,
-    append,
     key_of,
     opened,
     overwrite,
@@ -296,7 +295,7 @@ def test_pages_do_not_depend_on_the_calls(tmp_path):
     writer = SealedWriter(tmp_path / "g")
     for start in range(0, len(items), 7):
         keys, values = zip(*items[start : start + 7], strict=True)
-        append(writer, rows(keys), values)
+        writer.append_list(rows(keys), values)
     writer.finish()
     assert (tmp_path / "f").read_bytes() == (tmp_path / "g").read_bytes()
 
@@ -304,8 +303,8 @@ def test_pages_do_not_depend_on_the_calls(tmp_path):
 @pytest.mark.parametrize(("keys", "expected"), [([9], 9), ([4], 9), ([12, 3], 12)])
 def test_keys_out_of_order_are_refused(tmp_path, keys, expected):
     writer = SealedWriter(tmp_path / "f")
-    append(writer, rows([1, 9]), [b"x"] * 2)
+    writer.append_list(rows([1, 9]), [b"x"] * 2)
     with pytest.raises(fpstore.InputError, match="out of order") as error:
-        append(writer, rows(keys), [b"y"] * len(keys))
+        writer.append_list(rows(keys), [b"y"] * len(keys))
     assert (error.value.expected, error.value.got) == (expected, keys[-1])
     writer.abort()

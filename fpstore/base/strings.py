@@ -72,7 +72,7 @@ class StringColumn:
         """
         if not data.isascii():
             data.decode()
-        return cls(*_kernel.cut_strings(data, starts, ends))
+        return cls(*_kernel.copy_spans(data, starts, ends))
 
     @classmethod
     def concatenate(cls, columns: Sequence[StringColumn]) -> StringColumn:
@@ -113,7 +113,7 @@ class StringColumn:
     def take(self, places: npt.NDArray[np.intp]) -> StringColumn:
         """Return the strings at some places."""
         ends = self.ends[places]
-        return StringColumn(*_kernel.cut_strings(self.data, ends - self.sizes[places], ends))
+        return StringColumn(*_kernel.copy_spans(self.data, ends - self.sizes[places], ends))
 
     def hashes(self) -> Words:
         """Return the :func:`string_hash` of each string."""

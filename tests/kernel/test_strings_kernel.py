@@ -146,9 +146,9 @@ def test_places_and_ranks_outside_are_refused():
         lambda: _kernel.hash_strings(b"ab", words(3)),
         lambda: _kernel.equal_strings(np.zeros(1, np.uint8), words(2), words(0), words(0, 1)),
         lambda: _kernel.equal_strings(np.zeros(1, np.uint8), words(1), words(0), words(0, 2)),
-        lambda: _kernel.cut_strings(b"ab", words(0), words(3)),
-        lambda: _kernel.cut_strings(b"ab", words(1), words(0)),
-        lambda: _kernel.cut_strings(b"ab", words(1), words()),
+        lambda: _kernel.copy_spans(b"ab", words(0), words(3)),
+        lambda: _kernel.copy_spans(b"ab", words(1), words(0)),
+        lambda: _kernel.copy_spans(b"ab", words(1), words()),
     ):
         with pytest.raises(ValueError, match=r"descend|past|different lengths"):
             call()

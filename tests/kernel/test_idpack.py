@@ -66,7 +66,7 @@ def test_blocks_out_of_order_are_refused(buffered, key):
     assert (error.value.expected, error.value.got) == (9, key)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.one_of(id_lists, small_lists), words, st.integers(0, 2**32))
 @example([[7]], 2**64 - 1, 0)
 @example([[0, 2**64 - 1]], 0, 3)
@@ -112,7 +112,7 @@ def gather(parts, keys, places, seed):
     return [ids[a:b].tolist() for a, b in pairwise(lims.tolist())]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.lists(st.one_of(small_lists, id_lists), max_size=4), words, st.randoms(use_true_random=False)
 )
@@ -133,7 +133,7 @@ def test_gather_ids_refuses_a_place_outside_its_records():
         gather(parts, keys, [(2, 0)], 5)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.binary(min_size=12, max_size=80),
     st.integers(0, 66),

@@ -29,6 +29,15 @@ ORDERED_QUERIES: int
 SPARE_THRESHOLDS: int
 MAX_RING: int
 TAG_ROOM: int
+LMDB_LEAF: int
+LMDB_FLAGS_AT: int
+LMDB_LOWER_AT: int
+LMDB_PAGE_HEAD: int
+LMDB_POINTER: int
+LMDB_NODE_HEAD: int
+LMDB_BIG_DATA: int
+LMDB_PAGE_BYTES_AT: int
+PADDING_BYTES: int
 JSON_MISSING: int
 JSON_STRING: int
 JSON_OTHER: int
@@ -130,7 +139,7 @@ def read_decimal(
 ) -> Words | None: ...
 def join_strings(data: bytes, ends: Words) -> bytes: ...
 def checked_values(keys: Words, frames: Any) -> tuple[Bytes, Words]: ...
-def cut_strings(data: Any, starts: Words, ends: Words) -> tuple[bytes, Words]: ...
+def copy_spans(data: Any, starts: Words, ends: Words) -> tuple[bytes, Words]: ...
 def read_json_lines(
     lines: bytes, names: list[bytes]
 ) -> list[tuple[Bytes, bytes, Words]] | None: ...
@@ -352,20 +361,20 @@ class Filter(_Header):
     def __init__(self, data: Bytes, path: str) -> None: ...
 
 class IdPacker:
-    def __init__(self, key_words: int, seed: int) -> None: ...
-    def feed(
-        self, out: SealedEncoder, keys: Words, counts: Words, ids: Words, block_counts: Counts
-    ) -> None: ...
+    buffered_rows: Final[int]
+
+    def __init__(self, file: SealedEncoder, seed: int) -> None: ...
+    def feed(self, keys: Words, counts: Words, ids: Words, block_counts: Counts) -> None: ...
 
 class SealedEncoder:
-    waiting: Final[int]
+    pending_bytes: Final[int]
     largest: Final[int]
-    used: Final[int]
+    used_bytes: Final[int]
     digest: Final[int]
 
     def __init__(self, key_words: int) -> None: ...
     def append(self, keys: Words, values: Bytes, offsets: Words) -> None: ...
-    def take(self, out: Bytes) -> int: ...
+    def move_pages(self, out: Bytes) -> int: ...
     def finish(self) -> tuple[bytes, bytes]: ...
 
 class FilterCutter:
@@ -483,7 +492,7 @@ class Prober(AnyProber):
 class SealedFile:
     file_bytes: Final[int]
     used: Final[int]
-    room: Final[int]
+    padding_bytes: Final[int]
     entries: Final[int]
     digest: Final[int]
 

@@ -18,6 +18,7 @@ from fpstore.base.width import empty_rows, row_words
 Number = TypeVar("Number", bound=np.generic)
 HALF_BITS = 32
 SIGN = np.uint64(1 << 63)
+NO_WORDS = np.empty(0, np.uint64)
 
 
 def list_lims(counts: npt.ArrayLike) -> Lims:
@@ -53,7 +54,7 @@ def lists_at(
     """Return ``values[start:start + size]`` of each list, one after the other, read-only."""
     row_bytes = np.uint64(values.nbytes // max(len(values), 1))
     first_bytes = starts.astype(np.uint64) * row_bytes
-    data, _ = _kernel.cut_strings(
+    data, _ = _kernel.copy_spans(
         np.ascontiguousarray(values), first_bytes, first_bytes + sizes.astype(np.uint64) * row_bytes
     )
     return np.frombuffer(data, values.dtype).reshape(-1, *values.shape[1:])

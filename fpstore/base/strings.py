@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.base.aliases import Words
-from fpstore.base.arrays import list_lims, spans
+from fpstore.base.arrays import NO_WORDS, list_lims, spans
 from fpstore.base.threads import cached_property
 
 # strings that are made, copied or written together: memory is bounded in bytes, not in strings
@@ -72,7 +72,7 @@ class StringColumn:
         """
         if not data.isascii():
             data.decode()
-        return cls(*_kernel.cut_strings(data, starts, ends))
+        return cls(*_kernel.copy_spans(data, starts, ends))
 
     @classmethod
     def concatenate(cls, columns: Sequence[StringColumn]) -> StringColumn:
@@ -113,7 +113,7 @@ class StringColumn:
     def take(self, places: npt.NDArray[np.intp]) -> StringColumn:
         """Return the strings at some places."""
         ends = self.ends[places]
-        return StringColumn(*_kernel.cut_strings(self.data, ends - self.sizes[places], ends))
+        return StringColumn(*_kernel.copy_spans(self.data, ends - self.sizes[places], ends))
 
     def hashes(self) -> Words:
         """Return the :func:`string_hash` of each string."""
@@ -134,7 +134,7 @@ class StringColumn:
         return [*map(bytes.decode, self.tolist())]
 
 
-NO_STRINGS = StringColumn(b"", np.empty(0, np.uint64))
+NO_STRINGS = StringColumn(b"", NO_WORDS)
 
 
 class Encoded(NamedTuple):

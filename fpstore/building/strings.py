@@ -196,7 +196,7 @@ class StringSpool:
             strings = self._column(low, ends[:count])
             if self._numbers is not None:  # each string of a spot once
                 _, places = np.unique(self.numbers(first, first + count), return_index=True)
-                strings = strings.filter(np.isin(np.arange(count), places))
+                strings = strings.take(np.sort(places))
             yield strings
 
     def _column(self, low: int, ends: Words) -> StringColumn:

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from fpstore.base.aliases import Words
 from fpstore.base.arguments import printable
+from fpstore.base.arrays import NO_WORDS
 from fpstore.base.threads import cached_property
 from fpstore.base.width import (
     WORD_BITS,
@@ -39,7 +40,6 @@ from fpstore.format.mapping import record_seed, unpack_record
 from fpstore.format.record import ADD, KIND_MASK, WIPE, Change
 from fpstore.format.strings import LAYOUT_KEYS, RecordReader, parse_layout, verify_value
 
-NONE = np.empty(0, np.uint64)
 PAGE_BYTES = 4096  # what the page cache reads at least
 BATCH_RECORDS = 1 << 12
 
@@ -322,7 +322,7 @@ class LogChanges:
         kinds = np.concatenate(
             [np.empty(0, np.uint8), *(change.kinds & np.uint8(KIND_MASK) for change in changes)]
         )
-        self.ids = np.concatenate([NONE, *(change.ids for change in changes)])
+        self.ids = np.concatenate([NO_WORDS, *(change.ids for change in changes)])
         self._touched, which = np.unique(to_comparable(fingerprints), return_inverse=True)
         wipes = np.flatnonzero(kinds == WIPE)
         wiped = np.full(len(self._touched), -1)

@@ -12,12 +12,13 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.base.aliases import Progress, Words
+from fpstore.base.arrays import NO_WORDS
 from fpstore.base.keywords import keyword
 from fpstore.base.strings import StringColumn
 from fpstore.base.width import Width, rows_to_numbers
 from fpstore.building.external_sort import Sorter
 from fpstore.care.damaged_store import DAMAGE, DamagedStore, note_fault, seal_digest
-from fpstore.care.intact import NONE, IdRecords, LogChanges, RowFile, StringRecords, intact_log
+from fpstore.care.intact import IdRecords, LogChanges, RowFile, StringRecords, intact_log
 from fpstore.care.reports import RepairReport
 from fpstore.design.tables import REFERENCES, identity_permutation
 from fpstore.errors import CorruptStoreError, InputError, StorageError, plural
@@ -90,7 +91,7 @@ class IdentifiedRows(NamedTuple):
 def identify_rows(values: Words, record: Record | None) -> IdentifiedRows:
     """Return a block with its ids, if its record is intact."""
     if record is None or len(record[0]) != len(values):
-        return IdentifiedRows(values, np.zeros(len(values), np.uint64), NONE, False)
+        return IdentifiedRows(values, np.zeros(len(values), np.uint64), NO_WORDS, False)
     return IdentifiedRows(values, *record, True)
 
 

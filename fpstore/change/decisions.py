@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.base.aliases import Bytes, Words
-from fpstore.base.arrays import distinct_places
+from fpstore.base.arrays import NO_WORDS, distinct_places
 from fpstore.base.keywords import in_python, keyword
 from fpstore.base.width import (
     distinct_counts,
@@ -52,7 +52,6 @@ KIND_WORDS = {"row": "row numbers or other integers", "integer": "integers", "st
 
 DROPPED = 2
 MANY_IDS = 64  # per row; if there are more, they are searched and not put into a set
-NONE = np.empty(0, np.uint64)
 NoteReused = Callable[[int], object]  # called with the number of each stored string
 
 
@@ -277,7 +276,9 @@ def delete_by_fingerprints(
     unique = distinct_rows(fingerprints)
     stored = unique[~is_absent(snapshot, unique, snapshot.delta.in_base(unique))]
     lims, _ = snapshot.id_numbers(stored)
-    return _removal(snapshot, stored, int(lims[-1]), unique[:0], NONE, len(unique) - len(stored))
+    return _removal(
+        snapshot, stored, int(lims[-1]), unique[:0], NO_WORDS, len(unique) - len(stored)
+    )
 
 
 def delete_by_ids(

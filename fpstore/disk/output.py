@@ -74,8 +74,10 @@ class Output:
             self._buffer, self._spare = self._spare, self._buffer
         self._filled, self._written = len(remainder), self._written + size
 
-    def finish(self, start: bytes, end: bytes = b"", hole: int = 0) -> None:
-        """Write the remaining bytes, others over the start, and an end behind a hole of some bytes.
+    def finish(self, start: bytes, end: bytes = b"", padding: int = 0) -> None:
+        """Write the remaining bytes.
+
+        Then ``end`` behind ``padding`` zero bytes, and ``start`` over the first bytes.
 
         The file is complete, but not durable.
         """
@@ -83,7 +85,7 @@ class Output:
             self._worker.wait()
             self._worker.end()
         write_all(self._descriptor, self._buffer[: self._filled].data, self._written)
-        write_all(self._descriptor, end, self._written + self._filled + hole)
+        write_all(self._descriptor, end, self._written + self._filled + padding)
         write_all(self._descriptor, start, 0)
         self._buffer = self._spare = np.empty(0, np.uint8)
 

@@ -1,9 +1,9 @@
 """Sealed files: LMDB files that never change, ended by checksums of their pages.
 
 The kernel makes the pages, in order of the keys, and checks each one before it follows it. LMDB can
-read the files, too. After the pages and a hole, a sealed file has the XXH64 of
-each 4 KiB of the pages (level 1), the XXH64 of each 512 of these (level 2), and last the digest:
-the XXH64 of level 2, seeded with the number of sealed bytes (docs/format.md is normative).
+read the files, too. After the pages and a padding of zeros, a sealed file has the XXH64 of each
+4 KiB of the pages (level 1), the XXH64 of each 512 of these (level 2), and last the digest: the
+XXH64 of level 2, seeded with the number of sealed bytes (docs/format.md is normative).
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from weakref import finalize
 import numpy as np
 
 from fpstore import _kernel
-from fpstore.base.aliases import Bytes, Counts, Groups, Words
+from fpstore.base.aliases import Bytes, Words
 from fpstore.base.arguments import printable
+from fpstore.base.arrays import list_lims
 from fpstore.base.width import rows_to_numbers
 from fpstore.disk.files import (
     RUN_REPAIR,
@@ -36,8 +37,8 @@ from fpstore.errors import ClosedStoreError, CorruptStoreError
 
 WORD_BYTES = 8
 CHUNK_BYTES = 4096
-PAD_BYTES = 1 << 18
-MIN_LONGEST_VALUE = PAD_BYTES // 2  # values up to this size are read from every file
+PADDING_BYTES = _kernel.PADDING_BYTES
+MIN_LONGEST_VALUE = PADDING_BYTES // 2  # values up to this size are read from every file
 CHECKED_AT_OPEN = 4 << 20  # a file of at most this many bytes is checked whole when it is opened
 BATCH_ITEMS = 256
 
@@ -70,12 +71,12 @@ class SealedReader:
             file = self._open()
             problem = "is damaged, or a file of another store (digest differs)"
             self._require(file.digest == shape["digest"], problem, shape["digest"], file.digest)
-            room = file.room - PAD_BYTES
+            padding = file.padding_bytes - PADDING_BYTES
             problem = (
                 "is damaged: the longest value cannot have {expected} bytes, {got} are behind the "
                 "pages"
             )
-            self._require(shape["largest"] <= room, problem, shape["largest"], room)
+            self._require(shape["largest"] <= padding, problem, shape["largest"], padding)
             if file.used <= CHECKED_AT_OPEN:
                 file.check_all()
             self._file: _kernel.SealedFile | None = file
@@ -143,13 +144,10 @@ def open_seal(
 
 # --- Items of a damaged file ---
 
-PAGE_HEAD, NODE_HEAD = 16, 8  # bytes of a page before its pointers, and of a node before its key
-PAGE_SIZE_AT = 40  # in a metadata page
+PAGE_HEAD, NODE_HEAD = _kernel.LMDB_PAGE_HEAD, _kernel.LMDB_NODE_HEAD  # bytes
 PAGE_SIZES = (4096, 8192, 16384, 32768, 65536)
-LEAF = b"\x02\x00"
 # by this a value may be larger than all blocks on disk: a file system may compress them
 MAX_SPARSE = 4
-BIG = 1  # flag of a node: its value lies on pages of its own
 
 
 class Item(NamedTuple):
@@ -175,11 +173,11 @@ def salvaged_items(
     for data_start, data_end in data_ranges(descriptor, status.st_size):
         for page in range(data_start // page_bytes, -(-data_end // page_bytes)):
             data = read_if_possible(descriptor, path, page * page_bytes, page_bytes)
-            if len(data) < PAGE_HEAD or data[10:12] != LEAF:
+            if len(data) < PAGE_HEAD or _u16(data, _kernel.LMDB_FLAGS_AT) != _kernel.LMDB_LEAF:
                 continue
-            for key, start, length, big in _leaf_nodes(data):
+            for key, start, length, is_big in _leaf_nodes(data):
                 at = page * page_bytes + start
-                if big:
+                if is_big:
                     (first,) = struct.unpack_from("<Q", data, start)
                     at = first * page_bytes + PAGE_HEAD
                 if len(key) == key_bytes and length <= longest and at + length <= status.st_size:
@@ -188,24 +186,26 @@ def salvaged_items(
 
 def _leaf_nodes(data: bytes) -> Iterator[tuple[bytes, int, int, bool]]:
     """Yield (key, start, size, whether the value lies elsewhere) of each whole node of a leaf."""
-    count = min(
-        max((int.from_bytes(data[12:14], "little") - PAGE_HEAD) // 2, 0),
-        (len(data) - PAGE_HEAD) // 2,
-    )
-    for at in range(PAGE_HEAD, PAGE_HEAD + 2 * count, 2):
-        pointer = int.from_bytes(data[at : at + 2], "little")
+    end = min(_u16(data, _kernel.LMDB_LOWER_AT), len(data)) - _kernel.LMDB_POINTER + 1
+    for at in range(PAGE_HEAD, end, _kernel.LMDB_POINTER):
+        pointer = _u16(data, at)
         if pointer + NODE_HEAD > len(data):
             continue
         low, high, flags, key_bytes = struct.unpack_from("<HHHH", data, pointer)
         start, size = pointer + NODE_HEAD + key_bytes, low | high << 16
-        if start + (8 if flags & BIG else size) <= len(data):
-            yield data[pointer + NODE_HEAD : start], start, size, bool(flags & BIG)
+        is_big = bool(flags & _kernel.LMDB_BIG_DATA)
+        if start + (WORD_BYTES if is_big else size) <= len(data):
+            yield data[pointer + NODE_HEAD : start], start, size, is_big
+
+
+def _u16(data: bytes, at: int) -> int:
+    return int.from_bytes(data[at : at + 2], "little")
 
 
 def _page_bytes(path: Path, descriptor: int) -> int:
     """Return the size of pages by the metadata, if that is plausible."""
     for start in (0, *PAGE_SIZES):
-        data = read_if_possible(descriptor, path, start + PAGE_SIZE_AT, 4)
+        data = read_if_possible(descriptor, path, start + _kernel.LMDB_PAGE_BYTES_AT, 4)
         if len(data) == 4 and (size := int.from_bytes(data, "little")) in PAGE_SIZES:
             return size
     return PAGE_SIZES[0]
@@ -215,10 +215,13 @@ def _page_bytes(path: Path, descriptor: int) -> int:
 
 
 class SealedWriter:
-    """Writes a sealed file: :meth:`append` values, then :meth:`finish`."""
+    """Writes a sealed file: :meth:`append` values, then :meth:`finish`.
+
+    What appends to the ``encoder`` itself calls :meth:`write_pages` then.
+    """
 
     def __init__(self, path: Path, key_words: int = 1) -> None:
-        self._encoder = _kernel.SealedEncoder(key_words)
+        self.encoder = _kernel.SealedEncoder(key_words)
         self._file = Output(path)
         self._file.write(np.zeros(2 * CHUNK_BYTES, np.uint8))  # the metadata pages, written last
 
@@ -227,30 +230,31 @@ class SealedWriter:
 
         Value i is ``values[offsets[i]:offsets[i + 1]]``.
         """
-        self._encoder.append(keys, values, offsets)
-        self._write()
+        self.encoder.append(keys, values, offsets)
+        self.write_pages()
 
-    def append_ids(self, packer: _kernel.IdPacker, group: Groups, entry_counts: Counts) -> None:
-        """Append the records of the blocks that are complete with these keys and their ids."""
-        packer.feed(self._encoder, *group, entry_counts)
-        self._write()
+    def append_list(self, keys: Words, values: list[bytes]) -> None:
+        """Append one value for each of the ascending keys."""
+        offsets = list_lims([len(value) for value in values]).astype(np.uint64)
+        self.append(keys, np.frombuffer(b"".join(values), np.uint8), offsets)
 
-    def _write(self) -> None:
-        room = self._file.reserve(self._encoder.waiting)
-        self._file.advance(self._encoder.take(room))
+    def write_pages(self) -> None:
+        """Write the pages that the encoder has completed."""
+        pages = self._file.reserve(self.encoder.pending_bytes)
+        self._file.advance(self.encoder.move_pages(pages))
 
     def finish(self) -> dict[str, int]:
         """Complete the file, and make it durable: return its shape for a reader.
 
-        Before the checksums is a hole for reads of damaged lengths.
+        Before the checksums is a padding for reads of damaged lengths.
         """
-        encoder = self._encoder
+        encoder = self.encoder
         metadata, checksums = encoder.finish()
-        self._write()
-        room = -(-encoder.largest // CHUNK_BYTES) * CHUNK_BYTES + PAD_BYTES
-        self._file.finish(metadata, checksums, room)
+        self.write_pages()
+        padding = -(-encoder.largest // CHUNK_BYTES) * CHUNK_BYTES + PADDING_BYTES
+        self._file.finish(metadata, checksums, padding)
         self._file.sync()
-        size = encoder.used + room + len(checksums)
+        size = encoder.used_bytes + padding + len(checksums)
         return {"bytes": size, "digest": encoder.digest, "largest": encoder.largest}
 
     def abort(self) -> None:

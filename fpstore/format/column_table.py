@@ -14,6 +14,7 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.base.aliases import Bytes, Counts, Words
 from fpstore.base.arguments import printable
+from fpstore.base.arrays import NO_WORDS
 from fpstore.base.threads import cached_property
 from fpstore.base.width import WORD_BITS, Width, is_ascending, leading_words
 from fpstore.design import tables
@@ -324,7 +325,7 @@ class ColumnTable(StoredFile):
             np.frombuffer(header.permutation, np.uint8) if header.kind == KIND_COPIES else None
         )
         buckets = np.zeros(len(directory) - 1, np.int64)
-        last = empty = Width(header.width).empty(0) if self._is_rows else np.empty(0, np.uint64)
+        last = empty = Width(header.width).empty(0) if self._is_rows else NO_WORDS
         digest = 0
         for first, end in self._parts(0, header.count):
             entries = (

@@ -18,7 +18,7 @@ import numpy as np
 from fpstore import _kernel
 from fpstore.base.aliases import Counts, Groups, Lims, Words
 from fpstore.base.arguments import printable
-from fpstore.base.arrays import list_lims
+from fpstore.base.arrays import NO_WORDS, list_lims
 from fpstore.base.width import WIDTH_64, Width, rows_to_numbers
 from fpstore.design.blocks import BlockPacking
 from fpstore.design.families import design as make_design
@@ -35,7 +35,6 @@ LOOK_UPS = 1 << 16  # keys that are looked up at once
 MAPPING_DESIGN = make_design("flip-1", 0)  # one table, in order of the keys
 BLOCK_KEYS = 128  # or more in a block, so that the overhead of a block and of its record is small
 BLOCK_BYTES = (128, 256, 512, 1024)
-NOTHING = np.empty(0, np.uint64)
 TICK_ROWS = 1 << 14
 FIND_BLOCKS = 1 << 12
 # P1 of XXH64: without it, (key, number) would count like (key + 1, number - 1)
@@ -94,7 +93,6 @@ class MappingWriter:
 
         self._background = Worker(threaded)
         self._width = layout.spec.width
-        self._packer = _kernel.IdPacker(self._width.words, layout.set_digest)
         # the most entries of a block, and the numbers, so far
         self.largest_block = self.number_count = 0
         self.table = table_writer(table, layout)
@@ -103,13 +101,19 @@ class MappingWriter:
         except BaseException:
             self.table.abort()
             raise
+        self._packer = _kernel.IdPacker(self._records.encoder, layout.set_digest)
 
     def add(self, keys: Words, counts: Words, numbers: Words) -> None:
         """Append distinct keys with the count of their numbers, and all numbers in order."""
         self.number_count += len(numbers)
         entry_counts = self._note_counts(self.table.feed(keys))
         group = keys, counts, numbers
-        self._background.submit(self._records.append_ids, self._packer, group, entry_counts)
+        self._background.submit(self._pack, group, entry_counts)
+
+    def _pack(self, group: Groups, entry_counts: Counts) -> None:
+        """Write the records of the blocks that are complete with these keys and their numbers."""
+        self._packer.feed(*group, entry_counts)
+        self._records.write_pages()
 
     def _note_counts(self, entry_counts: Counts) -> Counts:
         self.largest_block = max(self.largest_block, int(entry_counts.max(initial=0)))
@@ -123,8 +127,8 @@ class MappingWriter:
         entry_counts = self._note_counts(self.table.finish())
         self._background.wait()
         self._background.end()
-        group = self._width.empty(0), NOTHING, NOTHING
-        self._records.append_ids(self._packer, group, entry_counts)
+        group = self._width.empty(0), NO_WORDS, NO_WORDS
+        self._pack(group, entry_counts)
         return self._records.finish()
 
     def abort(self) -> None:
@@ -267,7 +271,7 @@ class IdMapping:
                 )
             )
         if not parts:
-            return np.empty(0, np.uint64), np.empty(0, np.uint32), np.empty(0, np.uint64)
+            return NO_WORDS, np.empty(0, np.uint32), NO_WORDS
         blocks, ranks, numbers = (np.concatenate(column) for column in zip(*parts, strict=True))
         return blocks, ranks, numbers
 

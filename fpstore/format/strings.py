@@ -13,7 +13,7 @@ import xxhash
 
 from fpstore import _kernel
 from fpstore.base.aliases import Bytes, Words
-from fpstore.base.arrays import list_lims
+from fpstore.base.arrays import NO_WORDS
 from fpstore.base.strings import NO_STRINGS, StringColumn
 from fpstore.base.threads import cached_property
 from fpstore.disk.files import RUN_REPAIR
@@ -35,7 +35,6 @@ CONTENT_BYTES = 1 << 20  # of records that are decompressed together
 LEVEL = 3  # of zstandard
 RECORDS_AT_ONCE, VALUE_BYTES = 1 << 12, 1 << 21  # per read, about
 NO_RECORD = np.uint64(2**64 - 1)
-NO_NUMBERS = np.empty(0, np.uint64)
 Buffers = Any  # a sequence of buffers of zstandard
 
 
@@ -221,7 +220,8 @@ class StringWriter:
         """
         assert not len(self._waiting)
         records = np.arange(self._written, self._written + len(values), dtype=np.uint64)
-        self._put(records, *_joined(values))
+        self._writer.append_list(records, values)
+        self._written += len(records)
 
     def _put(self, records: Words, values: Bytes, offsets: Words) -> None:
         self._writer.append(records, values, offsets)
@@ -231,17 +231,11 @@ class StringWriter:
         """Make the file durable, and return its size, digest and largest value."""
         self._compress(self._waiting)
         values = [with_checksum(key, self._layout.pack()) for key in LAYOUT_KEYS]
-        self._writer.append(np.array(LAYOUT_KEYS, np.uint64), *_joined(values))
+        self._writer.append_list(np.array(LAYOUT_KEYS, np.uint64), values)
         return self._writer.finish()
 
     def abort(self) -> None:
         self._writer.abort()
-
-
-def _joined(values: list[bytes]) -> tuple[Bytes, Words]:
-    """Return values one after the other, and their offsets."""
-    offsets = list_lims([len(value) for value in values]).astype(np.uint64)
-    return np.frombuffer(b"".join(values), np.uint8), offsets
 
 
 class Strings:
@@ -428,7 +422,7 @@ class Strings:
                 else _kernel.join_contents(contents, self._counts(records[part]))
             )
             if column is None:
-                raise self._fault(records, values, NO_NUMBERS)
+                raise self._fault(records, values, NO_WORDS)
             yield StringColumn(*column)
 
     def check(self, records: Words, values: list[bytes]) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 from fpstore import _kernel
 from fpstore.base.aliases import Counts, Words
 from fpstore.base.arguments import check_choice, check_whole, is_iterable
+from fpstore.base.arrays import NO_WORDS
 from fpstore.base.strings import Encoded, TextColumn
 from fpstore.base.threads import cached_property
 from fpstore.base.width import Width, check_width
@@ -407,8 +408,7 @@ class TextHash(Fingerprinter[str | WeightedFeatures]):
         return np.ascontiguousarray(rows if rows.ndim == 1 else rows[:, 0])
 
     def _kernel_features(self, fields: Counts) -> _kernel.TextFeatures:
-        none = np.empty(0, np.uint64)
-        hashes, weights, other = none, np.empty(0, np.uint32), 1
+        hashes, weights, other = NO_WORDS, np.empty(0, np.uint32), 1
         if self.weights is not None:
             hashes, weights, other = self.weights.hashes, self.weights.weights, self.weights.other
         return _kernel.TextFeatures(
@@ -421,7 +421,7 @@ class TextHash(Fingerprinter[str | WeightedFeatures]):
             hashes,
             weights,
             other,
-            self._stop_hashes if self.stop_words else none,
+            self._stop_hashes if self.stop_words else NO_WORDS,
             fields,
         )
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from fpstore.base.aliases import Counts, Words
 from fpstore.base.arguments import check_whole
+from fpstore.base.arrays import NO_WORDS
 from fpstore.errors import InputError, show
 
 MAX_WEIGHT = 2**16 - 1
@@ -50,7 +51,7 @@ class FeatureWeights:
         A document is the hashes of its features, without repetition.
         """
         most = check_whole(most, 1, MAX_FEATURES, "most")
-        hashes, counts, document_count = np.empty(0, np.uint64), np.empty(0, np.int64), 0
+        hashes, counts, document_count = NO_WORDS, np.empty(0, np.int64), 0
         batch: list[Words] = []
         batch_size = 0
         for document in documents:

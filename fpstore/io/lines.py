@@ -333,7 +333,7 @@ class LineRows(RowFiles):
             else:
                 starts, ends = bounds
                 is_kept = flags.take(len(starts))
-                yield _kernel.cut_strings(block, starts[is_kept], ends[is_kept])[0]
+                yield _kernel.copy_spans(block, starts[is_kept], ends[is_kept])[0]
         flags.finish()
 
     def kept_rows(self, flags: RowFlags) -> Iterator[tuple[LineParser, list[Row]]]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from fpstore.base.aliases import Words
 from fpstore.base.arguments import check_choice, check_flag, check_whole, printable
+from fpstore.base.arrays import NO_WORDS
 from fpstore.base.diagnostics import notify
 from fpstore.base.keywords import accepts, keyword
 from fpstore.base.strings import NO_STRINGS, StringColumn
@@ -174,7 +175,7 @@ class Reader:
 
     def _numbered_chunks(self) -> Iterator[NumberedChunk]:
         noted = self._row_numbers = _NumberedRows([], [])
-        later_places, left_out, end = np.empty(0, np.uint64), list[OmittedRow](), self.next_row
+        later_places, left_out, end = NO_WORDS, list[OmittedRow](), self.next_row
         try:
             for chunk in self:
                 places = np.concatenate([later_places, *noted.places])
@@ -190,7 +191,7 @@ class Reader:
             left_out += noted.left_out
             if end < self.next_row:
                 nothing = Chunk(self._width.to_array(self._width.empty(0)), None)
-                yield NumberedChunk(nothing, np.empty(0, np.uint64), self.next_row, left_out)
+                yield NumberedChunk(nothing, NO_WORDS, self.next_row, left_out)
         finally:
             self._row_numbers = None
 

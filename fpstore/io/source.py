@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from fpstore.base.aliases import Flags, Progress, Words
 from fpstore.base.arguments import show_json
+from fpstore.base.arrays import NO_WORDS
 from fpstore.base.diagnostics import notify
 from fpstore.base.keywords import keyword
 from fpstore.base.strings import StringColumn, TextColumn
@@ -211,7 +212,7 @@ class OmittedRow(NamedTuple):
 class Batch(NamedTuple):
     """Some rows of a source, in order: a value in each column for each row that is known."""
 
-    fingerprints: Words = np.empty(0, np.uint64)
+    fingerprints: Words = NO_WORDS
     ids: IdColumn = None
     # not a row whose text, fingerprint or id is null, or whose text is blank; None: all are
     known: Flags | None = None

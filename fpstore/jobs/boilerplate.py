@@ -16,7 +16,7 @@ import xxhash
 
 from fpstore.base.aliases import Flags, Lims, Words
 from fpstore.base.arguments import check_choice, check_flag, check_whole
-from fpstore.base.arrays import is_run_start, list_lims, spans, stable_order
+from fpstore.base.arrays import NO_WORDS, is_run_start, list_lims, spans, stable_order
 from fpstore.base.characters import LINE_END, PARAGRAPH_END, is_blank, visible
 from fpstore.base.resources import Resources
 from fpstore.disk.temporary import SpilledNumbers
@@ -183,7 +183,7 @@ class PieceCounts:
     """
 
     def __init__(self) -> None:
-        self._hashes, self._counts = np.empty(0, np.uint64), np.empty(0, np.uint32)
+        self._hashes, self._counts = NO_WORDS, np.empty(0, np.uint32)
         self._new: list[Words] = []
         self._waiting = 0
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.base.aliases import Counts, Flags, Words
+from fpstore.base.arrays import NO_WORDS
 from fpstore.base.resources import Resources
 from fpstore.base.strings import StringColumn
 from fpstore.disk.temporary import SpilledNumbers
@@ -153,9 +154,7 @@ def compared_rows(
         np.flatnonzero(is_compared) if keys is None else _places_on_disk(is_compared),
         rows if words == 1 else rows.reshape(len(rows) if not words else -1, words),
         None if projection.id is None else ids if corpus.typed else convert_to_integers(ids),
-        concatenate_keys([np.empty(0, np.uint64), *scores])
-        if projection.score is not None
-        else None,
+        concatenate_keys([NO_WORDS, *scores]) if projection.score is not None else None,
         keys,
         None if texts is None else texts.finish(),
         _join_keys(key_pieces),

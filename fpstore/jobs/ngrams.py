@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.base.aliases import Flags, Lims, Words
-from fpstore.base.arrays import is_run_start, stable_order
+from fpstore.base.arrays import NO_WORDS, is_run_start, stable_order
 from fpstore.base.pools import map_in_order
 from fpstore.base.resources import Resources
 from fpstore.errors import InputError
@@ -59,7 +59,7 @@ class TextFeatures:
         if extractor is not None:
             pages = page_texts(texts, extractor)
             texts, whole_pages = [page.text for page in pages], sum(page.is_whole for page in pages)
-        fingerprints = np.empty(0, np.uint64) if self.near is None else self.near.hashed(texts).rows
+        fingerprints = NO_WORDS if self.near is None else self.near.hashed(texts).rows
         return Features(find(texts), fingerprints, whole_pages)
 
 

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.base.aliases import Array, Flags, Lims, Words
-from fpstore.base.arrays import is_run_start, list_lims, list_numbers
+from fpstore.base.arrays import NO_WORDS, is_run_start, list_lims, list_numbers
 from fpstore.base.pools import map_in_order
 from fpstore.base.resources import Resources
 from fpstore.base.strings import Encoded, encoded
@@ -49,7 +49,7 @@ class PassageDocuments:
     """
 
     def __init__(self, sizes: Sequence[Words], ids: SpooledIds | None, known: Flags) -> None:
-        self.lims: Lims = list_lims(np.concatenate([np.empty(0, np.uint64), *sizes]))
+        self.lims: Lims = list_lims(np.concatenate([NO_WORDS, *sizes]))
         self.ranks: Words | None = None
         self._ids, self._known = ids, known
 
@@ -90,7 +90,7 @@ def join_windows(windows: Iterator[tuple[Words, Array]], lims: Lims, size: int) 
     Row i of the corpus has the units ``lims[i]:lims[i + 1]``.
     """
     columns = [SpilledNumbers(np.uint64) for _ in range(3)]
-    unended = [np.empty(0, np.uint64)] * 3  # the start of the last run, its last window, its most
+    unended = [NO_WORDS] * 3  # the start of the last run, its last window, its most
     for part in windows:
         places, frequencies = (
             np.concatenate([before, values.astype(np.uint64)])
@@ -290,7 +290,7 @@ class _Ascending:
     """Hands out ascending numbers, which come in parts, up to bounds."""
 
     def __init__(self, parts: Iterator[Words]) -> None:
-        self._parts, self._part = parts, np.empty(0, np.uint64)
+        self._parts, self._part = parts, NO_WORDS
 
     def take(self, bound: int) -> Words:
         """Return the next numbers below the bound."""

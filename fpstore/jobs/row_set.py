@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.base.aliases import Lims, Words
-from fpstore.base.arrays import distinct_places, list_lims, stable_order
+from fpstore.base.arrays import NO_WORDS, distinct_places, list_lims, stable_order
 from fpstore.base.strings import StringColumn
 from fpstore.base.width import Width, row_places
 from fpstore.disk.temporary import SpillFile
@@ -50,9 +50,7 @@ class SpooledIds:
             file.append(np.frombuffer(strings.data, np.uint8))
 
     def finish(self) -> None:
-        self.integers = (
-            None if self._file else np.concatenate([np.empty(0, np.uint64), *self._integers])
-        )
+        self.integers = None if self._file else np.concatenate([NO_WORDS, *self._integers])
         ends: Words = np.concatenate([np.zeros(1, np.uint64), *self._ends])
         self._starts, self._stops = ends[:-1], ends[1:]
         if self._file is not None and self._file.size:

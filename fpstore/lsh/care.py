@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fpstore.base.aliases import Counts, Progress, Words
+from fpstore.base.arrays import NO_WORDS
 from fpstore.building.target import Target, is_inside_folder
 from fpstore.care.reports import Report
 from fpstore.errors import CorruptStoreError, FpstoreError, InputError, plural
@@ -24,7 +25,7 @@ PHASE_CHECK = "comparing documents and keys"
 def count_keys(state: IndexSnapshot, progress: Progress | None) -> tuple[Words, Counts]:
     """Return the numbers of all documents, ascending, and how many keys each has."""
     parts = [document_numbers(rows) for rows in state.documents.fingerprints()]
-    numbers = np.concatenate([np.empty(0, np.uint64), *parts])
+    numbers = np.concatenate([NO_WORDS, *parts])
     counts, done, total = np.zeros(len(numbers), np.uint32), 0, state.keys.totals.fingerprints
     for entries in state.keys.fingerprints():
         if progress is not None:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.base.aliases import Id, NamedColumns, Words
-from fpstore.base.arrays import is_run_start, list_lims, nth_combinations
+from fpstore.base.arrays import NO_WORDS, is_run_start, list_lims, nth_combinations
 from fpstore.base.resources import Resources
 from fpstore.base.width import WORD_BITS
 from fpstore.building.external_sort import Sorter
@@ -68,7 +68,7 @@ def key_groups(
 ) -> Iterator[Groups]:
     """Yield the documents that share a key, in batches of keys; a key is not cut."""
     total, done = state.keys.totals.fingerprints, 0
-    waiting = np.empty(0, np.uint64)  # entries of the last key
+    waiting = NO_WORDS  # entries of the last key
     for entries in state.keys.fingerprints():
         resources.report(phase, done, total)
         done += len(entries)

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.base.aliases import Flags, Words
-from fpstore.base.arrays import list_lims, list_numbers
+from fpstore.base.arrays import NO_WORDS, list_lims, list_numbers
 from fpstore.base.resources import Resources
 from fpstore.base.threads import cached_property
 from fpstore.cleaning import open_reference
@@ -314,15 +314,11 @@ class DedupWork(Work):
         """Write rows by their keys in each band or table; bands add a column of fingerprints."""
         for column, bits in enumerate(self.cut.bits):
             if compared.bands is not None and column == compared.bands.bands:
-                keys = row_hashes(fingerprints) if bits else np.empty(0, np.uint64)
+                keys = row_hashes(fingerprints) if bits else NO_WORDS
             elif compared.bands is not None:
                 keys = _band_keys(compared, column, places)
             else:
-                keys = (
-                    table_keys(self._slicing.design, column, fingerprints)
-                    if bits
-                    else np.empty(0, np.uint64)
-                )
+                keys = table_keys(self._slicing.design, column, fingerprints) if bits else NO_WORDS
             write_column(writer, column, keys, bits, rows, fingerprints)
 
     def _write_near(
@@ -608,4 +604,4 @@ class DedupWork(Work):
 def _band_keys(compared: ComparedRows, band: int, places: npt.NDArray[np.intp]) -> Words:
     """Return the keys of rows at places in a band."""
     assert compared.bands is not None
-    return np.concatenate([np.empty(0, np.uint64), *compared.bands.column(band)])[places]
+    return np.concatenate([NO_WORDS, *compared.bands.column(band)])[places]

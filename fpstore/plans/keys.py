@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.base.aliases import Words
-from fpstore.base.arrays import repeated_places
+from fpstore.base.arrays import NO_WORDS, repeated_places
 from fpstore.io.keys import WORDS, has_key
 from fpstore.jobs.keys import KINDS, KeyColumn, Keys
 from fpstore.plans.shuffle import row_numbers, slice_places
@@ -34,7 +34,7 @@ def write_keys(writer: PieceWriter, keys: Keys, rows: npt.NDArray[np.intp], bits
 def linked_by_keys(hashed: Sequence[Pieces], number: int) -> Iterator[tuple[Words, Words]]:
     """Yield, for each kind of keys, the first rows of equal keys in a slice, and others."""
     for kind in KINDS:
-        numbers, hashes = [np.empty(0, np.uint64)], [np.empty((0, WORDS), np.uint64)]
+        numbers, hashes = [NO_WORDS], [np.empty((0, WORDS), np.uint64)]
         for part, pieces in enumerate(hashed):
             if f"{kind}.places" in pieces:
                 numbers.append(row_numbers(part, pieces.read(f"{kind}.places", number)))

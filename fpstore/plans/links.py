@@ -13,7 +13,13 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.base.aliases import Words
-from fpstore.base.arrays import distinct_places, is_run_start, repeated_places, stable_order
+from fpstore.base.arrays import (
+    NO_WORDS,
+    distinct_places,
+    is_run_start,
+    repeated_places,
+    stable_order,
+)
 from fpstore.base.resources import Resources
 from fpstore.base.width import Width, row_words
 from fpstore.jobs.bands import Groups, link, row_hashes
@@ -27,7 +33,7 @@ class Links:
     """Links between numbers of rows: from the first row of a set to each other row."""
 
     def __init__(self) -> None:
-        self._a, self._b = [np.empty(0, np.uint64)], [np.empty(0, np.uint64)]
+        self._a, self._b = [NO_WORDS], [NO_WORDS]
 
     def add(self, rows: SliceRows, sets: _kernel.Sets) -> None:
         """Add the sets of rows that share a slice."""
@@ -124,7 +130,7 @@ def _distinct_nodes(links: Sequence[Pieces]) -> Words:
 
     Most have links in many bands, so no array has all ends.
     """
-    batches, count = [np.empty(0, np.uint64)], 0
+    batches, count = [NO_WORDS], 0
     for pieces in links:
         batches += [pieces.read(end) for end in ("a", "b")]
         count += len(batches[-1]) + len(batches[-2])

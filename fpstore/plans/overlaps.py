@@ -17,6 +17,7 @@ from fpstore import _kernel
 from fpstore.base.aliases import Counts, Words
 from fpstore.base.arrays import (
     HALF_BITS,
+    NO_WORDS,
     distinct_places,
     is_run_start,
     list_lims,
@@ -256,8 +257,7 @@ def check_pairs(
         sent_rows = sender.read("rows")
         smaller.append(row_numbers(place, sent_rows[pair_texts[linked]]))
         larger.append(row_numbers(part, rows[pair_larger[linked]]))
-    none = np.empty(0, np.uint64)
-    write(writer, np.concatenate([none, *smaller]), np.concatenate([none, *larger]))
+    write(writer, np.concatenate([NO_WORDS, *smaller]), np.concatenate([NO_WORDS, *larger]))
 
 
 def _join(own: TextSets, pieces: Pieces, part: int) -> tuple[Counts, npt.NDArray[np.int64]]:

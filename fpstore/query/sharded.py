@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.base.aliases import Groups, Lims, Words
-from fpstore.base.arrays import is_run_start, list_lims, list_numbers
+from fpstore.base.arrays import NO_WORDS, is_run_start, list_lims, list_numbers
 from fpstore.base.strings import StringColumn
 from fpstore.base.threads import cached_property
 from fpstore.base.width import Width, leading_words, row_order, rows_to_numbers
@@ -286,7 +286,7 @@ class ShardedSnapshot(Snapshot):
     # Ids
 
     def id_numbers(self, fingerprints: Words) -> tuple[Lims, Words]:
-        owners, numbers = [np.empty(0, np.intp)], [np.empty(0, np.uint64)]
+        owners, numbers = [np.empty(0, np.intp)], [NO_WORDS]
         leading = leading_words(fingerprints)
         for place, shard in enumerate(self.manifest.shards):
             rows = self._rows_in_bounds(shard, leading)
@@ -395,7 +395,7 @@ class ShardedSnapshot(Snapshot):
         return out
 
     def with_ids(self, numbers: Words) -> tuple[Words, Words]:
-        fingerprints, ids = [self.width.empty(0)], [np.empty(0, np.uint64)]
+        fingerprints, ids = [self.width.empty(0)], [NO_WORDS]
         for place, snapshot in self.shards():
             shard_rows, shard_numbers = snapshot.with_ids(self._numbers_in_shard(place, numbers))
             fingerprints.append(shard_rows)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.base.aliases import Groups, Lims, Words
-from fpstore.base.arrays import list_lims, lists_at, stable_order
+from fpstore.base.arrays import NO_WORDS, list_lims, lists_at, stable_order
 from fpstore.base.threads import cached_property
 from fpstore.base.width import row_order, row_place, row_places
 from fpstore.design.estimates import probe_nanoseconds
@@ -475,8 +475,7 @@ class StoreSnapshot(Snapshot):
     def changed_groups(self) -> tuple[Words, Groups]:
         """The fingerprints of the tables whose ids changed, and the added groups, ascending."""
         if self._delta_kernel is None:
-            none = np.empty(0, np.uint64)
-            return self.width.empty(0), (self.width.empty(0), none, none)
+            return self.width.empty(0), (self.width.empty(0), NO_WORDS, NO_WORDS)
         fingerprints, in_base, lims, ids = self._delta_kernel.export(self.version)
         self.generation.tables[0].check_size()  # what follows reads through its mapping
         if not np.array_equal(in_base, self.delta.in_base(fingerprints)):

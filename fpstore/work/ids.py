@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.base.aliases import Words
+from fpstore.base.arrays import NO_WORDS
 from fpstore.base.keywords import keyword
 from fpstore.base.strings import StringColumn
 from fpstore.errors import InputError
@@ -51,7 +52,7 @@ def concatenate_ids(columns: Sequence[Any], are_strings: bool) -> Any:
     """Concatenate columns of ids, as strings if other columns have strings."""
     if are_strings:
         return StringColumn.concatenate([as_strings(column) for column in columns])
-    return np.concatenate([np.empty(0, np.uint64), *columns])
+    return np.concatenate([NO_WORDS, *columns])
 
 
 def plain_ids(ids: Any) -> Any:

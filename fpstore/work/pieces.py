@@ -60,14 +60,14 @@ class PieceWriter:
 
     def add_slices(self, name: str, array: npt.NDArray[Any], slices: Slices) -> None:
         """Write the values at places of an array, slice by slice."""
-        self.add_ordered(name, array[_all_places(slices)], list_lims(list(map(len, slices))))
+        self.add_ordered(name, array[_all_places(slices)], _slice_lims(slices))
 
     def add_lists(
         self, name: str, values: npt.NDArray[Any], starts: Lims, sizes: Lims, slices: Slices
     ) -> None:
         """Write lists of values, of which each row of a slice has one, slice by slice."""
         places = _all_places(slices)
-        lims = list_lims(sizes[places])[list_lims(list(map(len, slices)))]
+        lims = list_lims(sizes[places])[_slice_lims(slices)]
         self.add_ordered(name, lists_at(values, starts[places], sizes[places]), lims)
 
     def add_ordered(self, name: str, array: npt.NDArray[Any], lims: Lims) -> None:
@@ -118,6 +118,10 @@ class PieceWriter:
                 ).encode()
                 file.write(index)
                 file.write(_trailer(index))
+
+
+def _slice_lims(slices: Slices) -> Lims:
+    return list_lims([len(places) for places in slices])
 
 
 def _all_places(slices: Slices) -> npt.NDArray[np.intp]:

@@ -118,7 +118,7 @@ def test_first_reads_of_a_child_in_many_threads(store):
 
 @pytest.mark.full
 def test_forks_in_the_middle_of_reads(tmp_path, store):
-    """No lock that another thread holds at the fork, of ours or of LMDB, may stop the child."""
+    """No lock that another thread holds at the fork may stop the child."""
     expected = answers(store)
     stop = threading.Event()
 

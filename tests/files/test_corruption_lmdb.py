@@ -28,7 +28,7 @@ from fpstore.format.mapping import record_seed
 
 # --- LMDB files -----------------------------------------------------------------------------------
 
-# What verify notices need not be part of an answer: LMDB keeps free space and stale pages.
+# What verify notices need not be part of an answer: A look-up reads only the pages on its way.
 VERIFIED = NOTICED | {"noticed, right"}
 
 

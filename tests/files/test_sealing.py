@@ -30,7 +30,7 @@ from sealing import (
 
 import fpstore
 from fpstore.disk import files, sealed
-from fpstore.disk.sealed import PAD_BYTES, SealedReader
+from fpstore.disk.sealed import PADDING_BYTES, SealedReader
 
 HIGHEST = 2**64 - 1
 DAMAGED = fpstore.CorruptStoreError
@@ -155,15 +155,15 @@ def test_a_flipped_bit_in_the_digest_is_noticed(copy):
         flip(copy, copy.stat().st_size - at)
 
 
-def test_the_hole_behind_the_pages_is_there(copy):
+def test_the_padding_behind_the_pages_is_there(copy):
     """The checksums themselves are right."""
     data, used = copy.read_bytes(), used_of(copy)
     tail = data[-tail_bytes(used) :]
-    for kept in (0, PAD_BYTES - 1):
+    for kept in (0, PADDING_BYTES - 1):
         copy.write_bytes(data[:used] + bytes(kept) + tail)
         with pytest.raises(DAMAGED, match="cut short"):
             opened(copy)
-    copy.write_bytes(data[:used] + bytes(PAD_BYTES) + tail)
+    copy.write_bytes(data[:used] + bytes(PADDING_BYTES) + tail)
     opened(copy).check_all()
 
 

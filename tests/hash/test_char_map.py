@@ -154,7 +154,7 @@ def test_each_character(form, every):
 
 
 @pytest.mark.full
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     st.lists(
         st.text(st.one_of(st.sampled_from(MARKS + STARTS), st.characters(codec=None)), max_size=12),
@@ -167,7 +167,7 @@ def test_any_texts(texts):
         assert by_kernel(simhash, texts) == by_python(simhash, texts)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     st.lists(
         st.lists(
@@ -427,14 +427,12 @@ MARKED = st.text(
 )
 
 
-@settings(deadline=None)
 @given(st.one_of(MARKED, st.text(st.characters(exclude_categories=()))))
 def test_nfkd_equals_unicodedata(text):
     for marked in (text, "\u0301" * normal.LONG_RUN + text):  # the second one has a long run
         assert normal.nfkd(marked) == unicodedata.normalize("NFKD", marked)
 
 
-@settings(deadline=None)
 @given(
     MARKED,
     st.integers(0, 1200),

@@ -9,7 +9,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 import xxhash
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from simhash_oracle import oracle, shingles_of, weights_of
 from speeds import crossed, slow
@@ -151,7 +151,7 @@ PARAMETERS = st.fixed_dictionaries(
         "stop_words": st.sampled_from([(), ("a",), ("the", "b", "fox")]),
     },
 ).map(fitting)
-GENEROUS = settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+GENEROUS = settings(max_examples=250)
 
 
 def random_words(count, seed, vocabulary=5000):

@@ -81,7 +81,7 @@ def test_version_1_is_pinned():
 FINITE = {"allow_nan": False, "allow_infinity": False}
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     st.one_of(
         arrays(np.float32, (3, DIMENSION), elements=st.floats(width=32, **FINITE)),

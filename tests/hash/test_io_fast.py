@@ -90,7 +90,7 @@ def text_files(draw, bits):
     return content[: len(content) - draw(st.integers(0, 2))]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     bits_and_content=st.sampled_from(WIDTHS).flatmap(
         lambda bits: st.tuples(st.just(bits), text_files(bits))
@@ -117,7 +117,7 @@ CSV_CELLS = st.lists(
 ).map("".join)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     ids=st.lists(CSV_CELLS, max_size=12),
     ids_first=st.booleans(),
@@ -159,7 +159,7 @@ JSON_VALUES = st.one_of(
 
 
 @pytest.mark.full
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     fingerprints=st.lists(
         st.integers(0, MAX) | st.integers(0, MAX).map(hex) | JSON_VALUES, max_size=6

@@ -20,7 +20,7 @@ from fpstore.io import Chunk, open_writer
 STRING_IDS = st.text(min_size=1, max_size=8)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     rows=st.lists(st.tuples(st.integers(0, MAX), STRING_IDS, st.integers(0, MAX)), max_size=9),
     name=st.sampled_from(["a.tsv", "a.csv", "a.txt", "a.jsonl", "a.parquet"]),

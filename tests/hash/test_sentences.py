@@ -8,7 +8,7 @@ import unicodedata
 import numpy as np
 import pytest
 import xxhash
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from simhash_oracle import DEFAULTS, is_ignored
 
@@ -45,7 +45,6 @@ def described(text, n):
     return "\n".join(sorted(sorted(forms), key=len, reverse=True)[:n])
 
 
-@settings(deadline=None)
 @given(st.text(CHARACTERS, max_size=60), st.integers(1, 4))
 def test_equals_its_description(text, n):
     longest = LongestSentences(n=n)

@@ -29,7 +29,7 @@ TEXTS = [
 ]
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(st.one_of(st.sampled_from(TEXTS), st.text(max_size=60)), st.sampled_from([32, 64, 128]))
 def test_texts_have_the_fingerprints_of_the_package_simhash(text, width):
     hasher = SimHash.of_simhash_package(width)

@@ -67,7 +67,7 @@ def check(rows, weights, **parameters):
     assert numbers == [value or 0 for value in expected]
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(
     st.dictionaries(st.sampled_from(["title", "text", "tags", "a=1"]), WEIGHT, min_size=1).flatmap(
         lambda weights: st.tuples(

@@ -202,7 +202,7 @@ def manhattan(a, b):
     return int(np.abs(a.astype(np.int64) - b).sum())
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.integers(1, 40),
     st.integers(-300, 300),

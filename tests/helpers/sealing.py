@@ -6,7 +6,7 @@ import xxhash
 
 from fpstore.base.width import Width
 from fpstore.disk import files, sealed
-from fpstore.disk.sealed import PAD_BYTES
+from fpstore.disk.sealed import PADDING_BYTES
 
 PAGE = 4096
 BRANCH, LEAF = 1, 2  # flags of a page
@@ -14,13 +14,17 @@ GROUP_CHUNKS, HASH_BYTES, DIGEST_BYTES = 512, 8, 8
 COUNT = 20_000  # keys: as many as make a tree of three levels
 
 
-def seal(path, data, room=0):
+def seal(path, data, padding=0):
     """Write a sealed file of these pages, and return its size and digest."""
     first = hashes(data, PAGE)
     second = hashes(first, GROUP_CHUNKS * HASH_BYTES)
     digest = xxhash.xxh64_intdigest(second, len(data))
     path.write_bytes(
-        data + bytes(room + PAD_BYTES) + first + second + digest.to_bytes(DIGEST_BYTES, "little")
+        data
+        + bytes(padding + PADDING_BYTES)
+        + first
+        + second
+        + digest.to_bytes(DIGEST_BYTES, "little")
     )
     return path.stat().st_size, digest
 
@@ -57,17 +61,11 @@ def rows(keys, words=1):
 def written(path, items, words=1):
     """Write a sealed file of ascending (key, value), and return its shape."""
     writer = sealed.SealedWriter(path, words)
-    append(writer, rows([key for key, _ in items], words), [value for _, value in items])
+    writer.append_list(rows([key for key, _ in items], words), [value for _, value in items])
     return writer.finish()
 
 
-def append(writer, keys, values):
-    """Append a list of values."""
-    offsets = np.cumsum([0, *map(len, values)], dtype=np.uint64)
-    writer.append(keys, np.frombuffer(b"".join(values), np.uint8), offsets)
-
-
-def opened(path, words=1, longest=PAD_BYTES):
+def opened(path, words=1, longest=PADDING_BYTES):
     with files.open_descriptor(path) as descriptor:
         return sealed.open_seal(path, descriptor, words, longest)
 
@@ -76,14 +74,14 @@ def used_of(path, words=1):
     return opened(path, words).used
 
 
-def hole_of(shape):
-    """Return the bytes between the pages and the checksums of a file, beside PAD_BYTES."""
+def padding_of(shape):
+    """Return the bytes between the pages and the checksums of a file, beside PADDING_BYTES."""
     return -(-shape["largest"] // PAGE) * PAGE
 
 
-def resealed(path, data, room=0):
+def resealed(path, data):
     """Write pages anew, under checksums that are right; return the shape of the file."""
-    size, digest = seal(path, data, room)
+    size, digest = seal(path, data)
     return {"bytes": size, "digest": digest, "largest": 0}
 
 

@@ -279,7 +279,7 @@ def rows_near(
 
 def codec_settings(examples: int) -> settings:
     """Return settings for tests of the codecs, whose time depends on the machine."""
-    return settings(max_examples=examples, deadline=None)
+    return settings(max_examples=examples)
 
 
 def flip_masks(prefix_bits: int, flips: int) -> np.ndarray:

@@ -11,7 +11,7 @@ from speeds import slow
 import fpstore
 from fpstore.building.external_sort import Runs, count_rows
 from fpstore.building.table_keys import TableKeys
-from fpstore.disk.sealed import SealedWriter
+from fpstore.format.mapping import MappingWriter
 from fpstore.io import open_reader
 
 
@@ -197,15 +197,17 @@ def test_many_ids_a_fingerprint_are_packed_in_small_memory(
     ids = np.random.default_rng(1).permutation(np.arange(len(fingerprints), dtype=np.uint64))
     expected = build(tmp_path / "a", fingerprints, ids, block_bytes=128, design="flip-2")
     set_limits(column_rows=most)
-    fed = []
+    fed, buffered, blocks = [], [], []
+    pack = MappingWriter._pack
 
-    append = SealedWriter.append_ids
-
-    def note(self, packer, group, entry_counts):
+    def note(self, group, entry_counts):
+        pack(self, group, entry_counts)
         fed.append(len(group[2]))
-        append(self, packer, group, entry_counts)
+        buffered.append(self._packer.buffered_rows)
+        blocks.extend(entry_counts.tolist())
 
-    monkeypatch.setattr(SealedWriter, "append_ids", note)
+    monkeypatch.setattr(MappingWriter, "_pack", note)
     assert build(tmp_path / "b", fingerprints, ids, block_bytes=128, design="flip-2") == expected
     assert sum(fed) == len(fingerprints)
+    assert max(buffered) <= max(blocks) + 1
     assert max(fed) <= max(most, np.unique(fingerprints, return_counts=True)[1].max())

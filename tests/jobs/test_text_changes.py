@@ -112,7 +112,7 @@ CHARACTERS = st.characters(codec=None) | st.sampled_from(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.lists(st.text(CHARACTERS, max_size=60), min_size=1, max_size=4),
     st.sampled_from([*TextChange.kinds]),

@@ -214,7 +214,7 @@ def test_reserved_bytes_are_zero():
         assert refusal(sealed(header, IMAGE)) is CorruptStoreError, offset
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.integers(12, 460), st.integers(0, 255), st.integers(12, 460), st.integers(0, 255))
 def test_changed_headers_under_a_right_checksum_are_judged_alike(first, value, second, other):
     header = header_fields(IMAGE)

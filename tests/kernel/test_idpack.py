@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fpstore import _kernel
 from fpstore.disk.sealed import SealedReader, SealedWriter
-from fpstore.errors import CorruptStoreError
+from fpstore.errors import CorruptStoreError, InputError
 from fpstore.format.mapping import unpack_record
 
 words = st.integers(0, 2**64 - 1)
@@ -30,9 +30,10 @@ small_lists = st.lists(
 def records_of(path, seed, fed):
     """Return {key: record} of a file, by what is fed to a packer one after the other."""
     writer = SealedWriter(path)
-    packer = _kernel.IdPacker(1, seed)
+    packer = _kernel.IdPacker(writer.encoder, seed)
     for group, blocks in fed:
-        writer.append_ids(packer, group, np.array(blocks, np.uint32))
+        packer.feed(*group, np.array(blocks, np.uint32))
+        writer.write_pages()
     reader = SealedReader(path, writer.finish())
     records = dict(reader.items())
     reader.close()
@@ -49,7 +50,23 @@ def one_by_one(rows, lists, sizes):
     yield (nothing, nothing, nothing), sizes[-1:]
 
 
-@settings(max_examples=60, deadline=None)
+@pytest.mark.parametrize("buffered", [False, True])
+@pytest.mark.parametrize("key", [9, 4])
+def test_blocks_out_of_order_are_refused(buffered, key):
+    packer = _kernel.IdPacker(_kernel.SealedEncoder(1), 0)
+    counts, none = np.ones(2, np.uint64), np.empty(0, np.uint64)
+    packer.feed(np.array([1, 9], np.uint64), counts, counts, np.array([2], np.uint32))
+    rows = np.array([2, key], np.uint64), counts, counts
+    if buffered:
+        packer.feed(*rows, np.empty(0, np.uint32))
+        assert packer.buffered_rows == 2
+        rows = none, none, none
+    with pytest.raises(InputError, match="out of order") as error:
+        packer.feed(*rows, np.array([2], np.uint32))
+    assert (error.value.expected, error.value.got) == (9, key)
+
+
+@settings(max_examples=60)
 @given(st.one_of(id_lists, small_lists), words, st.integers(0, 2**32))
 @example([[7]], 2**64 - 1, 0)
 @example([[0, 2**64 - 1]], 0, 3)
@@ -95,7 +112,7 @@ def gather(parts, keys, places, seed):
     return [ids[a:b].tolist() for a, b in pairwise(lims.tolist())]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.lists(st.one_of(small_lists, id_lists), max_size=4), words, st.randoms(use_true_random=False)
 )
@@ -116,7 +133,7 @@ def test_gather_ids_refuses_a_place_outside_its_records():
         gather(parts, keys, [(2, 0)], 5)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.binary(min_size=12, max_size=80),
     st.integers(0, 66),

@@ -221,8 +221,7 @@ def test_arguments_that_no_store_has():
         (2, counts[:1], [2], "different lengths"),
     ):
         with pytest.raises(ValueError, match=match):
-            _kernel.IdPacker(1, 0).feed(
-                _kernel.SealedEncoder(1),
+            _kernel.IdPacker(_kernel.SealedEncoder(1), 0).feed(
                 keys,
                 per_key,
                 np.zeros(ids, np.uint64),
@@ -234,6 +233,20 @@ def test_arguments_that_no_store_has():
     room[start : start + len(image)] = np.frombuffer(image, np.uint8)
     with pytest.raises(ValueError, match="multiple of 8"):
         _kernel.Table(room[start : start + len(image)], "image")
+
+
+@pytest.mark.parametrize("words", [0, 3, 5, 9, 2**31])
+def test_keys_of_widths_that_no_store_has(tmp_path, words):
+    """Keys are copied to arrays of four words."""
+    (tmp_path / "f").write_bytes(bytes(8192))
+    descriptor = os.open(tmp_path / "f", os.O_RDONLY)
+    for make in (
+        lambda: _kernel.SealedEncoder(words),
+        lambda: _kernel.SealedFile(os.dup(descriptor), "f", words, 0),
+    ):
+        with pytest.raises(ValueError, match="1, 2 or 4 words"):
+            make()
+    os.close(descriptor)
 
 
 SMALL_STACK = """

@@ -15,7 +15,7 @@ from fpstore import _kernel
 from fpstore.errors import CorruptStoreError
 
 MAX = 2**64 - 1
-few = settings(max_examples=80, deadline=None)
+few = settings(max_examples=80)
 words = st.one_of(st.sampled_from([0, 1, MAX - 1, MAX]), st.integers(0, 40), st.integers(0, MAX))
 seeds = st.integers(0, MAX)
 key_sets = st.sets(words, max_size=60)

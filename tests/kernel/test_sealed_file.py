@@ -16,11 +16,10 @@ from sealing import (
     LEAF,
     PAGE,
     WAYS,
-    append,
-    hole_of,
     key_of,
     opened,
     overwrite,
+    padding_of,
     pages_of,
     rows,
     seal,
@@ -31,7 +30,7 @@ from sealing import (
 
 import fpstore
 from fpstore.base.width import Width
-from fpstore.disk.sealed import MIN_LONGEST_VALUE, PAD_BYTES, SealedReader, SealedWriter
+from fpstore.disk.sealed import MIN_LONGEST_VALUE, PADDING_BYTES, SealedReader, SealedWriter
 
 HIGHEST = 2**64 - 1
 DAMAGED = fpstore.CorruptStoreError
@@ -114,14 +113,14 @@ def test_values_that_lie_on_pages_of_their_own(tmp_path):
 
 
 # on pages of its own, and longer than what is always read
-@pytest.mark.parametrize("longest", [2100, PAD_BYTES // 2 + 1])
+@pytest.mark.parametrize("longest", [2100, PADDING_BYTES // 2 + 1])
 def test_the_longest_value_is_read_and_none_longer(tmp_path, longest):
     path, value = tmp_path / "v", b"x" * longest
     shape = written(path, [(key_of(7), value)])
     assert shape["largest"] == longest
-    room = opened(path).room - PAD_BYTES
-    # who follows a damaged length to its end reads the hole
-    assert longest <= room < longest + PAGE
+    padding = opened(path).padding_bytes - PADDING_BYTES
+    # who follows a damaged length to its end reads the padding
+    assert longest <= padding < longest + PAGE
     for way in WAYS.values():
         reader = SealedReader(path, shape)
         assert way(reader, [7]) == [value]
@@ -131,8 +130,8 @@ def test_the_longest_value_is_read_and_none_longer(tmp_path, longest):
             with pytest.raises(DAMAGED, match=f"a value of {longest} bytes"):
                 way(reader, [7])
             reader.close()
-    with pytest.raises(DAMAGED, match=f"cannot have {room + 1} bytes"):
-        SealedReader(path, {**shape, "largest": room + 1})
+    with pytest.raises(DAMAGED, match=f"cannot have {padding + 1} bytes"):
+        SealedReader(path, {**shape, "largest": padding + 1})
 
 
 # --- Files ----------------------------------------------------------------------------------------
@@ -248,9 +247,14 @@ def test_a_child_of_a_fork_reads_on(tree):
 
 
 @pytest.mark.parametrize("words", [1, 2, 4])
-@pytest.mark.parametrize("count", [0, 1, 3, 225, 226, 227, 452, 453, 51_077, 102_200])
-def test_lmdb_reads_what_was_written(tmp_path, count, words):
-    """The numbers of keys are those at which leaves and branches of one key begin a page."""
+@pytest.mark.parametrize(
+    ("full_levels", "more"),
+    [(0, -2), (0, -1), (0, 1), (1, -1), (1, 0), (1, 1), (1, 3), (2, -1), (2, 0), (2, 1), (2, 3)],
+)
+def test_lmdb_reads_what_was_written(tmp_path, full_levels, more, words):
+    """As many keys, two in a leaf, as fill levels of branches, and a few more or less."""
+    children = 4080 // (10 + 8 * words)
+    count = 2 * children**full_levels + more
     # by turns small, just in a leaf, just not, and in several pages
     most = 2038 - 8 - 8 * words
     sizes = [most - 1, most, most + 1, 4080, 4081, 70_000, 0] if count < 100 else [1999 - 8 * words]
@@ -261,7 +265,7 @@ def test_lmdb_reads_what_was_written(tmp_path, count, words):
     shape = written(tmp_path / "f", list(zip(keys, values, strict=True)), words)
     used = used_of(tmp_path / "f", words)
     assert shape["largest"] == max(map(len, values), default=0)
-    assert seal(tmp_path / "again", (tmp_path / "f").read_bytes()[:used], hole_of(shape)) == (
+    assert seal(tmp_path / "again", (tmp_path / "f").read_bytes()[:used], padding_of(shape)) == (
         shape["bytes"],
         shape["digest"],
     )
@@ -278,6 +282,9 @@ def test_lmdb_reads_what_was_written(tmp_path, count, words):
         stat = transaction.stat()
     data = (tmp_path / "f").read_bytes()[:used]
     assert stat["entries"] == count
+    if full_levels:
+        assert stat["leaf_pages"] == -(-count // 2)
+        assert stat["depth"] == full_levels + 1 + (more > 0)
     assert stat["leaf_pages"] == len(pages_of(data, LEAF))
     assert stat["branch_pages"] == len(pages_of(data, BRANCH))
 
@@ -288,7 +295,7 @@ def test_pages_do_not_depend_on_the_calls(tmp_path):
     writer = SealedWriter(tmp_path / "g")
     for start in range(0, len(items), 7):
         keys, values = zip(*items[start : start + 7], strict=True)
-        append(writer, rows(keys), values)
+        writer.append_list(rows(keys), values)
     writer.finish()
     assert (tmp_path / "f").read_bytes() == (tmp_path / "g").read_bytes()
 
@@ -296,8 +303,8 @@ def test_pages_do_not_depend_on_the_calls(tmp_path):
 @pytest.mark.parametrize(("keys", "expected"), [([9], 9), ([4], 9), ([12, 3], 12)])
 def test_keys_out_of_order_are_refused(tmp_path, keys, expected):
     writer = SealedWriter(tmp_path / "f")
-    append(writer, rows([1, 9]), [b"x"] * 2)
+    writer.append_list(rows([1, 9]), [b"x"] * 2)
     with pytest.raises(fpstore.InputError, match="out of order") as error:
-        append(writer, rows(keys), [b"y"] * len(keys))
+        writer.append_list(rows(keys), [b"y"] * len(keys))
     assert (error.value.expected, error.value.got) == (expected, keys[-1])
     writer.abort()

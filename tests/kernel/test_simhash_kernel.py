@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import xxhash
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from isas import isa  # noqa: F401
 from simhash_oracle import AS_THEY_ARE, normal_form_of
@@ -68,7 +68,6 @@ def test_the_kernel_checks_its_arguments():
             _kernel.simhash_weighted(offsets, np.zeros(weights), np.zeros(flags, np.uint8), 1)
 
 
-@settings(deadline=None)
 @given(
     st.binary(max_size=200),
     st.integers(1, 4),

@@ -24,7 +24,7 @@ def separated(strings):
     return b"".join(string + b"\xff" for string in strings)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(texts, texts, st.data())
 def test_a_column_holds_its_strings(one, other, data):
     encoded = [text.encode() for text in one]
@@ -58,7 +58,7 @@ def test_a_column_holds_its_strings(one, other, data):
     ]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(
         st.lists(
@@ -146,9 +146,9 @@ def test_places_and_ranks_outside_are_refused():
         lambda: _kernel.hash_strings(b"ab", words(3)),
         lambda: _kernel.equal_strings(np.zeros(1, np.uint8), words(2), words(0), words(0, 1)),
         lambda: _kernel.equal_strings(np.zeros(1, np.uint8), words(1), words(0), words(0, 2)),
-        lambda: _kernel.cut_strings(b"ab", words(0), words(3)),
-        lambda: _kernel.cut_strings(b"ab", words(1), words(0)),
-        lambda: _kernel.cut_strings(b"ab", words(1), words()),
+        lambda: _kernel.copy_spans(b"ab", words(0), words(3)),
+        lambda: _kernel.copy_spans(b"ab", words(1), words(0)),
+        lambda: _kernel.copy_spans(b"ab", words(1), words()),
     ):
         with pytest.raises(ValueError, match=r"descend|past|different lengths"):
             call()
@@ -160,7 +160,7 @@ def test_places_and_ranks_outside_are_refused():
         StringColumn.from_strings([7])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.sampled_from([b"", b"a", b"b", b"ab"]), min_size=1, max_size=12), st.data())
 def test_rows_that_equal_the_first_of_their_group(strings, data):
     column = StringColumn.from_strings(strings)
@@ -281,7 +281,7 @@ def lines_of(text, separators):
     return (starts, cuts, ends) if len(cuts) in (0, len(starts)) else None
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.lists(st.sampled_from([b"a", b"\t", b" ", b"#", b"\r", b"\n", b"\0", b"\xff"])).map(
         b"".join
@@ -301,7 +301,7 @@ def numbers_in(cells, read, *how):
     return numbers if numbers is None else numbers.tolist()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.lists(st.text("0123456789-+ a:/", max_size=22) | st.integers(0, 2**64 + 9).map(str)),
     st.sampled_from([1, 32, 63, 64]),
@@ -319,7 +319,7 @@ def test_decimal_digits_are_read(cells, bits, plain):
     assert numbers_in(cells, _kernel.read_decimal, bits, plain) == expected
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.data(), st.sampled_from([8, 16, 32, 64]))
 def test_hexadecimal_digits_are_read(data, digits):
     cell = st.text("0123456789abcdefABCDEFxX g/@`", max_size=digits + 3)

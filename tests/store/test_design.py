@@ -264,7 +264,7 @@ def test_covers_sees_a_missing_table(name, radius):
     ),
     st.integers(0, 5),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_covers_agrees_with_enumeration(shapes, radius):
     tables = []
     for order, leading_count, flips in shapes:
@@ -477,7 +477,7 @@ def test_striped_blocks_deal_the_bits():
     st.integers(0, 20),
     st.booleans(),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_covers_of_disjoint_blocks_is_that_of_the_general_search(shapes, radius, whole):
     """They are decided by a sum; a table that another one makes superfluous changes nothing."""
     tables, start = [TableSpec(identity_permutation(64), 64)] if whole else [], 0

@@ -169,7 +169,7 @@ def test_odd_strings_through_everything(tmp_path):
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(
     st.lists(NAMES, min_size=1, max_size=60),
     st.lists(NAMES, max_size=30),

@@ -98,7 +98,7 @@ def test_records_are_what_the_format_says(tmp_path, per_record, dictionary):
         reader.close()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.lists(
         st.text(st.characters(exclude_categories=["Cs"]), max_size=40), min_size=1, max_size=256

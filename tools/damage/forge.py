@@ -486,11 +486,7 @@ def _forge_records(path: Path, change: Callable[[dict[bytes, bytes]], None]) -> 
     )
     values = [records[key] for key in sorted(records)]
     writer = SealedWriter(path, keys.shape[-1])
-    writer.append(
-        keys.ravel() if keys.shape[-1] == 1 else keys,
-        np.frombuffer(b"".join(values), np.uint8),
-        np.cumsum([0, *map(len, values)], dtype=np.uint64),
-    )
+    writer.append_list(keys.ravel() if keys.shape[-1] == 1 else keys, values)
     shape = writer.finish()
     _shape(path, shape["bytes"], shape["digest"], shape["largest"])
 

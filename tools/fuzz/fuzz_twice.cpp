@@ -82,8 +82,10 @@ std::vector<uint8_t> packed(fuzz::Input* input, uint64_t seed) {
       ids.push_back(id);
     lims.push_back(ids.size());
   }
-  std::vector<uint8_t> record(record_bytes(ids.data(), lims.data(), lims.size() - 1));
-  pack_record(ids.data(), lims.data(), lims.size() - 1, seed, record.data());
+  std::vector<uint64_t> counts(lims.size() - 1);
+  for (size_t i = 0; i < counts.size(); ++i) counts[i] = lims[i + 1] - lims[i];
+  std::vector<uint8_t> record;
+  pack_record(ids.data(), counts.data(), counts.size(), seed, &record);
   return record;
 }
 

@@ -2,55 +2,50 @@
 
 namespace fpstore {
 
-bool IdPacker::feed(const Groups& rows, const uint32_t* entry_counts, size_t blocks,
-                    SealedEncoder* out) {
+const uint64_t* IdPacker::feed(const Groups& rows, const uint32_t* entry_counts, size_t blocks) {
+  const unsigned words = file_->key_words();
   size_t row = 0, id = 0;
   for (size_t b = 0; b < blocks; ++b) {
     const size_t n = entry_counts[b];
-    if (waiting()) {
-      if (n > waiting()) wait(rows, &row, &id, n - waiting());
-      if (!pack(keys_.data() + (n - 1) * words_, counts_.data(), ids_.data(), n, out)) return false;
+    const bool is_buffered = buffered_rows() != 0;
+    if (n > buffered_rows() && is_buffered) buffer_rows(rows, &row, &id, n - buffered_rows());
+    const uint64_t* const keys = is_buffered ? keys_.data() : rows.set.keys + row * words;
+    const uint64_t* const counts = is_buffered ? counts_.data() : rows.counts + row;
+    const uint64_t* const ids = is_buffered ? ids_.data() : rows.ids + id;
+    const uint64_t* const last_key = keys + (n - 1) * words;
+    uint64_t seed = seed_;
+    for (unsigned i = 0; i < words; ++i) seed += last_key[i];
+    const uint64_t id_count = pack_record(ids, counts, n, seed, &record_);
+    if (!file_->append(last_key, record_.data(), record_.size())) return last_key;
+    if (is_buffered) {
       const auto erase = [](std::vector<uint64_t>* column, size_t count) {
         column->erase(column->begin(), column->begin() + static_cast<ptrdiff_t>(count));
       };
-      erase(&keys_, n * words_);
+      erase(&keys_, n * words);
       erase(&counts_, n);
-      erase(&ids_, lims_[n]);
+      erase(&ids_, id_count);
     } else {
-      const uint64_t* const last = rows.set.keys + (row + n - 1) * words_;
-      if (!pack(last, rows.counts + row, rows.ids + id, n, out)) return false;
       row += n;
-      id += lims_[n];
+      id += id_count;
     }
   }
-  wait(rows, &row, &id, rows.set.n - row);
-  return true;
+  buffer_rows(rows, &row, &id, rows.set.n - row);
+  return nullptr;
 }
 
-// Lets n rows wait, from a row and its first id on, which are moved on.
-void IdPacker::wait(const Groups& rows, size_t* row, size_t* id, size_t n) {
+// Copies the next n rows to the open block; moves the row and its first id on.
+void IdPacker::buffer_rows(const Groups& rows, size_t* row, size_t* id, size_t n) {
   const auto append = [](std::vector<uint64_t>* column, const uint64_t* values, size_t count) {
     column->insert(column->end(), values, values + count);
   };
+  const unsigned words = file_->key_words();
   size_t ids = 0;
   for (size_t i = 0; i < n; ++i) ids += rows.counts[*row + i];
-  append(&keys_, rows.set.keys + *row * words_, n * words_);
+  append(&keys_, rows.set.keys + *row * words, n * words);
   append(&counts_, rows.counts + *row, n);
   append(&ids_, rows.ids + *id, ids);
   *row += n;
   *id += ids;
-}
-
-bool IdPacker::pack(const uint64_t* last_key, const uint64_t* counts, const uint64_t* ids, size_t n,
-                    SealedEncoder* out) {
-  lims_.resize(n + 1);
-  lims_[0] = 0;
-  for (size_t i = 0; i < n; ++i) lims_[i + 1] = lims_[i] + counts[i];
-  uint64_t seed = seed_;
-  for (unsigned i = 0; i < words_; ++i) seed += last_key[i];
-  record_.resize(record_bytes(ids, lims_.data(), n));
-  pack_record(ids, lims_.data(), n, seed, record_.data());
-  return out->append(last_key, record_.data(), record_.size());
 }
 
 }  // namespace fpstore

@@ -7,29 +7,27 @@
 
 namespace fpstore {
 
-// feed() rows in order of their keys. The rows of a block that is not complete wait.
+// feed() rows in order of their keys. The rows of a block that is not complete are buffered. The
+// records go to a file, each under the last key of its block.
 class IdPacker {
  public:
-  // seed is that of a record under the key 0.
-  IdPacker(unsigned key_words, uint64_t seed) : words_(key_words), seed_(seed) {}
+  // seed is that of a record under the key 0. The file outlives the packer.
+  IdPacker(SealedEncoder* file, uint64_t seed) : file_(file), seed_(seed) {}
 
-  unsigned key_words() const { return words_; }
-  size_t waiting() const { return counts_.size(); }  // rows
+  const SealedEncoder& file() const { return *file_; }
+  size_t buffered_rows() const { return counts_.size(); }
 
   // Takes more rows, and the entry counts of the blocks that are complete with them: no more
-  // entries than rows wait or come. Each row has an id. The records go to a file, each under the
-  // last key of its block; false if such a key is not above the key before.
-  bool feed(const Groups& rows, const uint32_t* entry_counts, size_t blocks, SealedEncoder* out);
+  // entries than rows are buffered or come. Each row has an id. Returns nullptr, or the last key of
+  // a block if it is not above the last key of the file: then nothing more can be fed.
+  const uint64_t* feed(const Groups& rows, const uint32_t* entry_counts, size_t blocks);
 
  private:
-  void wait(const Groups& rows, size_t* row, size_t* id, size_t n);
-  bool pack(const uint64_t* last_key, const uint64_t* counts, const uint64_t* ids, size_t n,
-            SealedEncoder* out);
+  void buffer_rows(const Groups& rows, size_t* row, size_t* id, size_t n);
 
-  const unsigned words_;
+  SealedEncoder* const file_;
   const uint64_t seed_;
-  std::vector<uint64_t> keys_, counts_, ids_;  // of the rows that wait
-  std::vector<uint64_t> lims_;                 // of the ids of a block
+  std::vector<uint64_t> keys_, counts_, ids_;  // of the buffered rows
   std::vector<uint8_t> record_;
 };
 

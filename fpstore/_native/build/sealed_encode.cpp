@@ -2,26 +2,23 @@
 
 #include <algorithm>
 
+#include "format/errors.hpp"
+#include "format/lmdb_page.hpp"
 #include "format/xxh64.hpp"
 
 namespace fpstore {
 
+using namespace lmdb;
+
 namespace {
 
 constexpr uint64_t kPageBytes = SealedEncoder::kPageBytes;
-constexpr unsigned kBranch = 1, kLeaf = 2, kApart = 4, kMeta = 8;  // flags of a page
-constexpr unsigned kPageHead = 16, kNodeHead = 8, kPointer = 2;
-constexpr unsigned kElsewhere = 1;      // flag of a node: its value lies on pages of its own
-constexpr uint64_t kMostInLeaf = 2038;  // bytes of a node: LMDB wants room for two in a page
-constexpr uint64_t kMagic = 0x1BEEFC0DE, kNowhere = UINT64_MAX;
-constexpr unsigned kFreeFlags = 0x4008;  // integer keys, and a file without a folder
-constexpr uint64_t kGroupChunks = 512;
 
-void write_tree(uint8_t* p, uint64_t depth, uint64_t branches, uint64_t leaves, uint64_t apart,
-                uint64_t entries, uint64_t root) {
-  store16(p + 6, static_cast<uint16_t>(depth));
-  const uint64_t fields[] = {branches, leaves, apart, entries, root};
-  for (unsigned i = 0; i < 5; ++i) store64(p + 8 + 8 * i, fields[i]);
+// The head of an empty page, but for its number.
+void init_page(uint8_t* p, unsigned flags) {
+  store16(p + kFlagsAt, static_cast<uint16_t>(flags));
+  store16(p + kLowerAt, kPageHead);
+  store16(p + kUpperAt, static_cast<uint16_t>(kPageBytes));
 }
 
 void store_words(uint8_t* p, const uint64_t* words, size_t n) {
@@ -31,7 +28,7 @@ void store_words(uint8_t* p, const uint64_t* words, size_t n) {
 }  // namespace
 
 SealedEncoder::SealedEncoder(unsigned key_words)
-    : words_(key_words),
+    : words_(checked_words(key_words)),
       node_bytes_(kNodeHead + 8 * key_words),
       most_children_((kPageBytes - kPageHead) / (node_bytes_ + kPointer)),
       sums_(2) {}
@@ -42,9 +39,7 @@ uint8_t* SealedEncoder::add_pages(uint64_t count, unsigned flags) {
   pages_.resize(at + count * kPageBytes);
   uint8_t* const p = pages_.data() + at;
   store64(p, next_page_);
-  store16(p + 10, static_cast<uint16_t>(flags));
-  store16(p + 12, kPageHead);
-  store16(p + 14, static_cast<uint16_t>(kPageBytes));
+  init_page(p, flags);
   next_page_ += count;
   return p;
 }
@@ -59,14 +54,14 @@ void SealedEncoder::sum_pages(uint64_t count) {
 // Adds a node with room for some bytes behind the key; nullptr if the page is full. LMDB puts nodes
 // from the end of a page on, at even places, and pointers to them from its start on.
 uint8_t* SealedEncoder::add_node(uint8_t* page, const uint64_t* key, uint64_t bytes) const {
-  const uint64_t lower = load16(page + 12), upper = load16(page + 14);
+  const uint64_t lower = load16(page + kLowerAt), upper = load16(page + kUpperAt);
   const uint64_t size = (node_bytes_ + bytes + 1) & ~uint64_t{1};
   if (lower + kPointer + size > upper) return nullptr;
   store16(page + lower, static_cast<uint16_t>(upper - size));
-  store16(page + 12, static_cast<uint16_t>(lower + kPointer));
-  store16(page + 14, static_cast<uint16_t>(upper - size));
+  store16(page + kLowerAt, static_cast<uint16_t>(lower + kPointer));
+  store16(page + kUpperAt, static_cast<uint16_t>(upper - size));
   uint8_t* const node = page + upper - size;
-  store16(node + 6, static_cast<uint16_t>(8 * words_));
+  store16(node + kKeyBytesAt, static_cast<uint16_t>(8 * words_));
   for (unsigned i = 0; i < words_; ++i) store64be(node + kNodeHead + 8 * i, key[i]);
   return node;
 }
@@ -77,41 +72,40 @@ bool SealedEncoder::append(const uint64_t* key, const uint8_t* value, uint64_t s
   ++entries_;
   std::copy_n(key, words_, last_.key);
   largest_ = std::max(largest_, size);
-  const bool is_apart = node_bytes_ + size > kMostInLeaf;
+  const bool is_big = node_bytes_ + size > kMaxNodeBytes;
   uint64_t value_page = 0;
-  if (is_apart) {
+  if (is_big) {
     const uint64_t count = (kPageHead - 1 + size) / kPageBytes + 1;
     value_page = next_page_;
-    uint8_t* const p = add_pages(count, kApart);
-    store32(p + 12, static_cast<uint32_t>(count));
+    uint8_t* const p = add_pages(count, kOverflow);
+    store32(p + kCountAt, static_cast<uint32_t>(count));
     memcpy(p + kPageHead, value, size);
     sum_pages(count);
-    apart_ += count;
+    overflow_pages_ += count;
   }
-  const uint64_t bytes = is_apart ? 8 : size;
+  const uint64_t bytes = is_big ? 8 : size;
   uint8_t* node = leaf_.empty() ? nullptr : add_node(leaf_.data(), key, bytes);
   if (!node) {
-    put_leaf();
+    close_leaf();
     leaf_.assign(kPageBytes, 0);
-    store16(leaf_.data() + 12, kPageHead);
-    store16(leaf_.data() + 14, static_cast<uint16_t>(kPageBytes));
+    init_page(leaf_.data(), kLeaf);
     std::copy_n(key, words_, first_.key);
     node = add_node(leaf_.data(), key, bytes);
   }
   store32(node, static_cast<uint32_t>(size));
-  store16(node + 4, is_apart ? kElsewhere : 0);
-  if (is_apart)
+  store16(node + kNodeFlagsAt, is_big ? kBigData : 0);
+  if (is_big)
     store64(node + node_bytes_, value_page);
   else if (size)
     memcpy(node + node_bytes_, value, size);
   return true;
 }
 
-void SealedEncoder::put_leaf() {
+void SealedEncoder::close_leaf() {
   if (leaf_.empty()) return;
   first_.page = next_page_;
   uint8_t* const p = add_pages(1, kLeaf);
-  memcpy(p + 12, leaf_.data() + 12, kPageBytes - 12);
+  memcpy(p + kFlagsAt, leaf_.data() + kFlagsAt, kPageBytes - kFlagsAt);
   sum_pages(1);
   ++leaves_;
   add_child(0, first_);
@@ -135,7 +129,7 @@ void SealedEncoder::put_branch(size_t level, const std::vector<Child>& children)
   for (const Child& child : children) {
     uint8_t* const node = add_node(p, child.key, 0);
     store32(node, static_cast<uint32_t>(child.page));
-    store16(node + 4, static_cast<uint16_t>(child.page >> 32));
+    store16(node + kNodeFlagsAt, static_cast<uint16_t>(child.page >> 32));
   }
   sum_pages(1);
   ++branches_;
@@ -144,8 +138,8 @@ void SealedEncoder::put_branch(size_t level, const std::vector<Child>& children)
 
 // Puts what is open on every level; returns the root.
 uint64_t SealedEncoder::put_root() {
-  put_leaf();
-  if (levels_.empty()) return kNowhere;
+  close_leaf();
+  if (levels_.empty()) return kNoPage;
   for (size_t level = 0;; ++level) {
     std::vector<Child> full = std::move(levels_[level].full), open = std::move(levels_[level].open);
     depth_ = level + 1;
@@ -167,18 +161,22 @@ void SealedEncoder::write_metadata(uint64_t root) {
   for (uint64_t number = 0; number < 2; ++number) {
     uint8_t* const p = metadata_.data() + number * kPageBytes;
     store64(p, number);
-    store16(p + 10, kMeta);
-    store64(p + 16, kMagic);
-    store64(p + 32, used());  // the size of a map
-    store32(p + 40, static_cast<uint32_t>(kPageBytes));
-    store16(p + 44, kFreeFlags);
-    store64(p + 80, kNowhere);
-    if (number)
-      write_tree(p + 88, depth_, branches_, leaves_, apart_, entries_, root);
-    else
-      write_tree(p + 88, 0, 0, 0, 0, 0, kNowhere);
-    store64(p + 136, number ? next_page_ - 1 : 1);
-    store64(p + 144, number);
+    store16(p + kFlagsAt, kMeta);
+    store64(p + kMagicAt, kMagic);
+    store64(p + kMapBytesAt, used_bytes());
+    store32(p + kPageBytesAt, static_cast<uint32_t>(kPageBytes));
+    store16(p + kEnvironmentFlagsAt, kEnvironmentFlags);
+    store64(p + kFreeRootAt, kNoPage);
+    if (number) {
+      store16(p + kDepthAt, static_cast<uint16_t>(depth_));
+      store64(p + kBranchesAt, branches_);
+      store64(p + kLeavesAt, leaves_);
+      store64(p + kOverflowPagesAt, overflow_pages_);
+      store64(p + kEntriesAt, entries_);
+    }
+    store64(p + kRootAt, number ? root : kNoPage);
+    store64(p + kLastPageAt, number ? next_page_ - 1 : 1);
+    store64(p + kTransactionAt, number);
     sums_[number] = xxh64(p, kPageBytes, 0);
   }
 }
@@ -188,7 +186,7 @@ void SealedEncoder::write_checksums() {
   for (size_t first = 0; first < sums_.size(); first += kGroupChunks)
     groups.push_back(xxh64(reinterpret_cast<const uint8_t*>(sums_.data() + first),
                            8 * std::min<uint64_t>(sums_.size() - first, kGroupChunks), 0));
-  digest_ = xxh64(reinterpret_cast<const uint8_t*>(groups.data()), 8 * groups.size(), used());
+  digest_ = xxh64(reinterpret_cast<const uint8_t*>(groups.data()), 8 * groups.size(), used_bytes());
   checksums_.resize(8 * (sums_.size() + groups.size() + 1));
   store_words(checksums_.data(), sums_.data(), sums_.size());
   store_words(checksums_.data() + 8 * sums_.size(), groups.data(), groups.size());
@@ -200,7 +198,7 @@ void SealedEncoder::finish() {
   write_checksums();
 }
 
-void SealedEncoder::take(uint8_t* out) {
+void SealedEncoder::move_pages(uint8_t* out) {
   std::copy(pages_.begin(), pages_.end(), out);
   pages_.clear();
 }

@@ -27,6 +27,12 @@ inline void need(bool condition, const char* message) {
   if (!condition) throw std::invalid_argument(message);
 }
 
+// The words of a key, if a width has as many.
+inline unsigned checked_words(unsigned words) {
+  need(words == 1 || words == 2 || words == 4, "a key has 1, 2 or 4 words");
+  return words;
+}
+
 inline void check(Status status, const Fault& fault, const File& file) {
   if (status != Status::ok) throw FileFault{fault, file};
 }

@@ -10,25 +10,9 @@ namespace {
 
 unsigned width(uint64_t x) { return x ? 64 - first_bit(x) : 0; }
 
-struct Shape {
-  uint64_t base;
-  unsigned id_bits;
-  unsigned count_bits;
-};
-
-Shape shape_of(const uint64_t* ids, const uint64_t* lims, uint64_t n) {
-  uint64_t low = UINT64_MAX, high = 0, most = 1;
-  for (uint64_t i = lims[0]; i < lims[n]; ++i) {
-    if (ids[i] < low) low = ids[i];
-    if (ids[i] > high) high = ids[i];
-  }
-  for (uint64_t i = 0; i < n; ++i)
-    if (lims[i + 1] - lims[i] > most) most = lims[i + 1] - lims[i];
-  return Shape{low, width(high - low), width(most - 1)};
-}
-
-uint64_t size_of(const Shape& s, uint64_t count, uint64_t total) {
-  return kRecordHeaderBytes + (count * s.count_bits + total * s.id_bits + 7) / 8;
+// Bytes of a record of n fingerprints with `total` ids.
+uint64_t size_of(uint64_t n, unsigned count_bits, uint64_t total, unsigned id_bits) {
+  return kRecordHeaderBytes + (n * count_bits + total * id_bits + 7) / 8;
 }
 
 // Little-endian bit stream: the first value in the lowest bits of the first byte. Writes no byte
@@ -64,9 +48,8 @@ struct Packer {
     }
     for (; i < n; ++i) put(values[i] - base, bits);
   }
-  uint8_t* flush() {
+  void flush() {
     for (unsigned done = 0; done < filled; done += 8) *p++ = static_cast<uint8_t>(word >> done);
-    return p;
   }
 };
 
@@ -116,25 +99,29 @@ uint64_t ids_at(const IdRecord& r) { return static_cast<uint64_t>(r.count) * r.c
 
 }  // namespace
 
-uint64_t record_bytes(const uint64_t* ids, const uint64_t* lims, uint64_t n) {
-  return size_of(shape_of(ids, lims, n), n, lims[n] - lims[0]);
-}
-
-uint8_t* pack_record(const uint64_t* ids, const uint64_t* lims, uint64_t n, uint64_t seed,
-                     uint8_t* out) {
-  const Shape s = shape_of(ids, lims, n);
-  out[4] = static_cast<uint8_t>(s.id_bits);
-  out[5] = static_cast<uint8_t>(s.count_bits);
-  store16(out + 6, static_cast<uint16_t>(n));
-  store64(out + 8, s.base);
-  Packer packer{out + kRecordHeaderBytes};
-  const uint64_t total = lims[n] - lims[0];
-  for (uint64_t i = 0; s.count_bits && i < n; ++i)
-    packer.put(lims[i + 1] - lims[i] - 1, s.count_bits);
-  packer.put_all(ids + lims[0], total, s.base, s.id_bits, out + size_of(s, n, total));
-  uint8_t* end = packer.flush();
-  store32(out, static_cast<uint32_t>(xxh64(out + 4, static_cast<size_t>(end - out) - 4, seed)));
-  return end;
+uint64_t pack_record(const uint64_t* ids, const uint64_t* counts, uint64_t n, uint64_t seed,
+                     std::vector<uint8_t>* out) {
+  uint64_t total = 0, most = 1;
+  for (uint64_t i = 0; i < n; ++i) {
+    total += counts[i];
+    most = std::max(most, counts[i]);
+  }
+  const auto [low, high] = std::minmax_element(ids, ids + total);
+  const uint64_t base = *low;
+  const unsigned id_bits = width(*high - base), count_bits = width(most - 1);
+  out->resize(size_of(n, count_bits, total, id_bits));
+  uint8_t* const p = out->data();
+  const uint8_t* const end = p + out->size();
+  p[4] = static_cast<uint8_t>(id_bits);
+  p[5] = static_cast<uint8_t>(count_bits);
+  store16(p + 6, static_cast<uint16_t>(n));
+  store64(p + 8, base);
+  Packer packer{p + kRecordHeaderBytes};
+  packer.put_all(counts, n, 1, count_bits, end);
+  packer.put_all(ids, total, base, id_bits, end);
+  packer.flush();
+  store32(p, static_cast<uint32_t>(xxh64(p + 4, out->size() - 4, seed)));
+  return total;
 }
 
 uint64_t count_at(const IdRecord& r, uint32_t rank) {
@@ -197,9 +184,8 @@ Status open_record(const uint8_t* data, uint64_t size, uint64_t seed, IdRecord* 
       if (r->total > bits) return fault->status;
     }
   }
-  const Shape s{r->base, r->id_bits, r->count_bits};
   mapped_bytes_may_change();
-  if (size_of(s, r->count, r->total) != size) return fault->status;
+  if (size_of(r->count, r->count_bits, r->total, r->id_bits) != size) return fault->status;
   *fault = Fault{};
   return Status::ok;
 }

@@ -1,20 +1,18 @@
 // Id records: the document ids of one block of the identity table, bit-packed in rank order
 // (docs/format.md, "Id record").
 #pragma once
+#include <vector>
+
 #include "format/common.hpp"
 
 namespace fpstore {
 
 constexpr unsigned kRecordHeaderBytes = 16;
 
-// Bytes of the record for fingerprints [first, first + n) whose ids are ids[lims[i], lims[i + 1]),
-// each list ascending.
-uint64_t record_bytes(const uint64_t* ids, const uint64_t* lims, uint64_t n);
-
-// Writes that record (record_bytes() bytes) for the given block; every list holds at least one id.
-// Returns its end.
-uint8_t* pack_record(const uint64_t* ids, const uint64_t* lims, uint64_t n, uint64_t seed,
-                     uint8_t* out);
+// Writes the record of n fingerprints to *out: fingerprint i has the next counts[i] ids, at least
+// one, ascending. Returns how many ids they have.
+uint64_t pack_record(const uint64_t* ids, const uint64_t* counts, uint64_t n, uint64_t seed,
+                     std::vector<uint8_t>* out);
 
 // A checked record: after ok, counts and ids can be read without further checks. If the bytes
 // change afterwards, the values differ, but no read leaves the record.

@@ -7,24 +7,20 @@
 #include <cerrno>
 #include <cstdlib>
 
+#include "format/errors.hpp"
 #include "format/xxh64.hpp"
 
 namespace fpstore {
 
+using namespace lmdb;
+
 namespace {
 
-constexpr unsigned kBranch = 1, kLeaf = 2, kMeta = 8;  // flags of a page
-constexpr unsigned kPageHead = 16, kNodeHead = 8, kMetaBytes = 152;
-constexpr unsigned kFreeFlags =
-    0x4008;  // of the list of free pages: integer keys, and those of a file without a folder
-constexpr uint64_t kMagic = 0x1BEEFC0DE;   // and the version
-constexpr uint64_t kNowhere = UINT64_MAX;  // the root of an empty tree
-constexpr unsigned kElsewhere = 1;         // flag of a node: its value lies on pages of its own
-constexpr unsigned kFetched = 32;          // nodes
-constexpr unsigned kValueLines = 4;        // of the cache
-constexpr unsigned kAhead = 8;             // keys
-constexpr unsigned kKeyWork = 64;          // of a look-up, in the unit of should_stop
-constexpr uint64_t kSumBytes = 8, kPadBytes = 1 << 18;
+constexpr unsigned kFetched = 32;    // nodes
+constexpr unsigned kValueLines = 4;  // of the cache
+constexpr unsigned kAhead = 8;       // keys
+constexpr unsigned kKeyWork = 64;    // of a look-up, in the unit of should_stop
+constexpr uint64_t kSumBytes = 8;
 const char* const kThen = ": run fpstore repair";
 
 // Less than, equal to or greater than 0 as the key of a node is to a row.
@@ -80,6 +76,7 @@ void SealedFile::read_at(uint64_t at, uint8_t* to, uint64_t count) const {
 SealedFile::SealedFile(int descriptor, std::string path, unsigned key_words, uint64_t longest)
     : descriptor_(descriptor), path_(std::move(path)), key_words_(key_words), longest_(longest) {
   try {
+    checked_words(key_words);
     open_metadata();
     open_seal();
   } catch (...) {
@@ -114,14 +111,15 @@ void SealedFile::open_metadata() {
       fail("LMDB file is cut short (" + std::to_string(file_bytes_) + " bytes)", file_bytes_);
     uint8_t p[kMetaBytes];
     read_at(at, p, kMetaBytes);
-    if (load64(p) != number || load16(p + 10) != kMeta || load64(p + 16) != kMagic)
+    if (load64(p) != number || load16(p + kFlagsAt) != kMeta || load64(p + kMagicAt) != kMagic)
       fail("LMDB file is damaged (" + page + "it is not a metadata page of LMDB)" + kThen, number);
-    Metadata& meta = found[number] = {load32(p + 40),  load64(p + 136), load64(p + 144),
-                                      load64(p + 128), load64(p + 120), load16(p + 94)};
+    Metadata& meta = found[number] = {load32(p + kPageBytesAt),   load64(p + kLastPageAt),
+                                      load64(p + kTransactionAt), load64(p + kRootAt),
+                                      load64(p + kEntriesAt),     load16(p + kDepthAt)};
     const bool is_size = meta.page_bytes >= 4096 && meta.page_bytes <= 65536 &&
                          !(meta.page_bytes & (meta.page_bytes - 1));
-    if (!is_size || load16(p + 44) != kFreeFlags || load16(p + 92) != 0 ||
-        meta.page_bytes != found[0].page_bytes)
+    if (!is_size || load16(p + kEnvironmentFlagsAt) != kEnvironmentFlags ||
+        load16(p + kTreeFlagsAt) != 0 || meta.page_bytes != found[0].page_bytes)
       fail("LMDB file is damaged (" + page + "the metadata is damaged)" + kThen, number);
     if (meta.last_page < 1 || meta.last_page >= file_bytes_ / meta.page_bytes)
       fail("LMDB file is cut short (" + std::to_string(file_bytes_) +
@@ -141,7 +139,7 @@ void SealedFile::open_metadata() {
   last_page_ = meta.last_page;
   root_ = meta.root;
   entries_ = meta.entries;
-  if (root_ != kNowhere) {
+  if (root_ != kNoPage) {
     depth_ = meta.depth;
     if (root_ < 2 || root_ > last_page_ || depth_ < 1 || depth_ > kMaxDepth)
       fail(std::string("LMDB file is damaged: a tree has no root") + kThen, root_);
@@ -153,7 +151,7 @@ void SealedFile::open_metadata() {
 
 void SealedFile::open_seal() {
   const uint64_t tail = kSumBytes * (chunks() + groups() + 1);
-  if (file_bytes_ < used() + kPadBytes + tail)
+  if (file_bytes_ < used() + kPaddingBytes + tail)
     fail("LMDB file is cut short or damaged (" + std::to_string(file_bytes_) + " bytes)" + kThen,
          file_bytes_);
   level_one_ = file_bytes_ - tail;
@@ -230,16 +228,18 @@ SealedFile::Step SealedFile::checked_page(uint64_t page, unsigned flags) const {
       check_chunk(chunk);
   mapped_bytes_may_change();
   const uint8_t* const p = data_ + at;
-  const uint64_t lower = read_once(load16(p + 12));
-  if (load64(p) != page || load16(p + 10) != flags || lower < kPageHead + 2 || lower > page_bytes_)
+  const uint64_t lower = read_once(load16(p + kLowerAt));
+  if (load64(p) != page || load16(p + kFlagsAt) != flags || lower < kPageHead + kPointer ||
+      lower > page_bytes_)
     damaged(page);
-  return {p, static_cast<unsigned>(lower - kPageHead) / 2, 0};
+  return {p, static_cast<unsigned>(lower - kPageHead) / kPointer, 0};
 }
 
 // A node of a page, whose head and key lie inside it.
 const uint8_t* SealedFile::node(const Step& step, unsigned i) const {
-  const uint64_t at = read_once(load16(step.page + kPageHead + 2 * i));
-  if (at + kNodeHead + 8 * key_words_ > page_bytes_ || load16(step.page + at + 6) != 8 * key_words_)
+  const uint64_t at = read_once(load16(step.page + kPageHead + kPointer * i));
+  if (at + kNodeHead + 8 * key_words_ > page_bytes_ ||
+      load16(step.page + at + kKeyBytesAt) != 8 * key_words_)
     damaged(page_of(step.page));
   return step.page + at;
 }
@@ -262,7 +262,7 @@ unsigned SealedFile::nodes_up_to(const Step& step, bool is_leaf, const uint64_t*
 
 // The page that a node of a branch leads to; of the first, only the head is read.
 uint64_t SealedFile::child(const Step& step) const {
-  const uint64_t at = read_once(load16(step.page + kPageHead + 2 * step.at));
+  const uint64_t at = read_once(load16(step.page + kPageHead + kPointer * step.at));
   if (at + kNodeHead > page_bytes_) damaged(page_of(step.page));
   const uint8_t* const p = step.page + at;
   return read_once(uint64_t{load16(p)} | uint64_t{load16(p + 2)} << 16 |
@@ -271,13 +271,13 @@ uint64_t SealedFile::child(const Step& step) const {
 
 // Of a node of a leaf, whose head and key lie in its page.
 SealedFile::Value SealedFile::value_of(const uint8_t* node) const {
-  const uint64_t size = read_once(load32(node)), flags = read_once(load16(node + 4)),
+  const uint64_t size = read_once(load32(node)), flags = read_once(load16(node + kNodeFlagsAt)),
                  page = page_of(node);
   const uint8_t* from = node + kNodeHead + 8 * key_words_;
   uint64_t left = static_cast<uint64_t>(data_ + (page + 1) * page_bytes_ - from);
   if (size > longest_)
     fail("LMDB file is damaged (a value of " + std::to_string(size) + " bytes)" + kThen, size);
-  if (flags == kElsewhere && left >= 8) {
+  if (flags == kBigData && left >= 8) {
     const uint64_t first = read_once(load64(from));
     if (first < 2 || first > last_page_) damaged(page);
     from = data_ + first * page_bytes_ + kPageHead;
@@ -305,7 +305,7 @@ bool SealedFile::seek(const uint64_t* key, Way* way) const {
   // A leaf has few nodes, and which of them are in the cache is as good as random: they are fetched
   // together.
   for (unsigned i = 0; i < leaf.count && i < kFetched; ++i)
-    fetch_line(leaf.page + load16(leaf.page + kPageHead + 2 * i));
+    fetch_line(leaf.page + load16(leaf.page + kPageHead + kPointer * i));
   return seek_inside(&leaf, key);
 }
 

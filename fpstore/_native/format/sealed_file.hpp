@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "format/lmdb_page.hpp"
 #include "format/row.hpp"
 #include "isa/runtime.hpp"
 
@@ -36,7 +37,7 @@ class SealedFile {
   unsigned key_words() const { return key_words_; }
   uint64_t file_bytes() const { return file_bytes_; }
   uint64_t used() const { return (last_page_ + 1) * page_bytes_; }  // bytes of pages
-  uint64_t room() const { return level_one_ - used(); }             // bytes of zeros behind them
+  uint64_t padding_bytes() const { return level_one_ - used(); }    // zeros behind them
   uint64_t entries() const {
     return entries_;
   }  // keys, as the file says: not more than fit into the pages
@@ -67,7 +68,7 @@ class SealedFile {
   void check_all(Stopper* stop);
 
  private:
-  static constexpr uint64_t kChunkBytes = 4096, kGroupChunks = 512, kMaxPlaces = uint64_t{1} << 22;
+  static constexpr uint64_t kMaxPlaces = uint64_t{1} << 22;
   static constexpr unsigned kMaxDepth = 32;
 
   // On the way from the root to a node of a leaf: a page, how many nodes it has, and which of them
@@ -102,10 +103,11 @@ class SealedFile {
   Step checked_page(uint64_t page, unsigned flags) const;
   void check_chunk(uint64_t chunk) const;
   const uint64_t* group_sums(uint64_t group) const;
-  uint64_t chunks() const { return (used() + kChunkBytes - 1) / kChunkBytes; }
-  uint64_t groups() const { return (chunks() + kGroupChunks - 1) / kGroupChunks; }
+  uint64_t chunks() const { return (used() + lmdb::kChunkBytes - 1) / lmdb::kChunkBytes; }
+  uint64_t groups() const { return (chunks() + lmdb::kGroupChunks - 1) / lmdb::kGroupChunks; }
   uint64_t chunk_bytes(uint64_t chunk) const {
-    return used() - chunk * kChunkBytes < kChunkBytes ? used() - chunk * kChunkBytes : kChunkBytes;
+    const uint64_t left = used() - chunk * lmdb::kChunkBytes;
+    return left < lmdb::kChunkBytes ? left : lmdb::kChunkBytes;
   }
 
   int descriptor_ = -1;

@@ -334,6 +334,12 @@ template <class... Facts>
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
   throw nb::python_error();
 }
+// A key that is not above the key before.
+[[noreturn]] inline void raise_disorder(const uint64_t* previous, const uint64_t* key,
+                                        unsigned words) {
+  raise("InputError", "keys out of order: each must be greater than the one before",
+        "expected"_a = number_of(previous, words), "got"_a = number_of(key, words));
+}
 
 // The handler of a signal may have raised; a stop has not.
 inline void note_interrupted() {

@@ -69,7 +69,7 @@ TextPlaces places_of(Span<const uint8_t> text, const Words& starts, const Words&
 }
 
 // (data, ends) of parts of a buffer.
-nb::tuple cut_strings(nb::object data, Words starts, Words ends) {
+nb::tuple copy_spans(nb::object data, Words starts, Words ends) {
   const View source(std::move(data));
   const TextPlaces places = places_of({source.data(), source.size()}, starts, ends);
   const size_t n = starts.size();
@@ -158,7 +158,7 @@ void bind_lines(nb::module_& m) {
         "digits"_a);
   m.def("read_decimal", &read_decimal_numbers, "text"_a, "starts"_array, "ends"_array, "bits"_a,
         "plain"_a);
-  m.def("cut_strings", &cut_strings, "data"_a, "starts"_array, "ends"_array);
+  m.def("copy_spans", &copy_spans, "data"_a, "starts"_array, "ends"_array);
 }
 
 }  // namespace fpstore

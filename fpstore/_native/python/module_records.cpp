@@ -10,30 +10,27 @@ namespace fpstore {
 namespace {
 
 // Writes the records of the blocks that are complete with some more rows.
-void feed(IdPacker& packer, SealedEncoder& out, Rows keys, Words counts, Words ids,
-          Counts block_counts) {
-  need_words(keys, packer.key_words());
+void feed(IdPacker& packer, Rows keys, Words counts, Words ids, Counts block_counts) {
+  const unsigned words = packer.file().key_words();
+  need_words(keys, words);
   need(counts.size() == count_of(keys), kUnequal);
-  uint64_t entries = 0, id_count = 0;
-  for (size_t b = 0; b < block_counts.size(); ++b) {
-    need(block_counts.data()[b] >= 1 && block_counts.data()[b] <= kMaxEntries,
-         "a block has 1 to 32768 entries");
-    entries += block_counts.data()[b];
-  }
-  const uint64_t most = ids.size();
-  for (const uint64_t count : span_of(counts)) {
-    need(count >= 1 && count <= most, "every fingerprint needs an id");
-    id_count += count;
-  }
-  need(entries <= packer.waiting() + counts.size() && id_count == ids.size(),
-       "keys, ids and block counts disagree");
-  need(packer.key_words() == out.key_words(), "the file has keys of another width");
-  const bool ascends = call([&] {
+  const uint64_t* const refused = call([&] {
+    uint64_t entries = 0, id_count = 0;
+    for (const uint32_t count : span_of(block_counts)) {
+      need(count >= 1 && count <= kMaxEntries, "a block has 1 to 32768 entries");
+      entries += count;
+    }
+    for (const uint64_t count : span_of(counts)) {
+      need(count >= 1 && count <= ids.size(), "every fingerprint needs an id");
+      id_count += count;
+    }
+    need(entries <= packer.buffered_rows() + counts.size() && id_count == ids.size(),
+         "keys, ids and block counts disagree");
     return packer.feed(
-        {{keys.data(), count_of(keys), packer.key_words()}, counts.data(), ids.data(), ids.size()},
-        block_counts.data(), block_counts.size(), &out);
+        {{keys.data(), count_of(keys), words}, counts.data(), ids.data(), ids.size()},
+        block_counts.data(), block_counts.size());
   });
-  need(ascends, "keys out of order");
+  if (refused) raise_disorder(packer.file().last_key(), refused, words);
 }
 
 IdRecord record_of(const nb::bytes& data, uint64_t seed, const std::string& path) {
@@ -256,8 +253,9 @@ nb::tuple read_log(Bytes data, uint64_t place, uint64_t seed, uint64_t number, u
 
 void bind_records(nb::module_& m) {
   nb::class_<IdPacker>(m, "IdPacker")
-      .def(nb::init<unsigned, uint64_t>(), "key_words"_a, "seed"_a)
-      .def("feed", &feed, "out"_a, "keys"_array, "counts"_array, "ids"_array, "block_counts"_array);
+      .def(nb::init<SealedEncoder*, uint64_t>(), nb::keep_alive<1, 2>(), "file"_a, "seed"_a)
+      .def_prop_ro("buffered_rows", &IdPacker::buffered_rows)
+      .def("feed", &feed, "keys"_array, "counts"_array, "ids"_array, "block_counts"_array);
   m.def("unpack_rank", &unpack_rank, "record"_a, "seed"_a, "rank"_a, "path"_a);
   m.def("gather_ids", &gather_ids, "records"_a, "keys"_array, "record"_array, "ranks"_array,
         "seed"_a, "path"_a);

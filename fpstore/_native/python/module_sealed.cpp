@@ -56,12 +56,22 @@ void check_all(SealedFile& file) {
 }  // namespace
 
 void bind_sealed(nb::module_& m) {
+  const std::pair<const char*, uint64_t> constants[] = {{"LMDB_LEAF", lmdb::kLeaf},
+                                                        {"LMDB_FLAGS_AT", lmdb::kFlagsAt},
+                                                        {"LMDB_LOWER_AT", lmdb::kLowerAt},
+                                                        {"LMDB_PAGE_HEAD", lmdb::kPageHead},
+                                                        {"LMDB_POINTER", lmdb::kPointer},
+                                                        {"LMDB_NODE_HEAD", lmdb::kNodeHead},
+                                                        {"LMDB_BIG_DATA", lmdb::kBigData},
+                                                        {"LMDB_PAGE_BYTES_AT", lmdb::kPageBytesAt},
+                                                        {"PADDING_BYTES", lmdb::kPaddingBytes}};
+  for (const auto& [name, value] : constants) m.attr(name) = value;
   nb::class_<SealedFile>(m, "SealedFile")
       .def(nb::init<int, std::string, unsigned, uint64_t>(), "descriptor"_a, "path"_a,
            "key_words"_a, "longest"_a)
       .def_prop_ro("file_bytes", &SealedFile::file_bytes)
       .def_prop_ro("used", &SealedFile::used)
-      .def_prop_ro("room", &SealedFile::room)
+      .def_prop_ro("padding_bytes", &SealedFile::padding_bytes)
       .def_prop_ro("entries", &SealedFile::entries)
       .def_prop_ro("digest", &SealedFile::digest)
       .def("get", &get, "key"_a, "number"_a = nb::none())

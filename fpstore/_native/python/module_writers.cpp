@@ -187,21 +187,18 @@ void append_values(SealedEncoder& encoder, Rows keys, Bytes values, Words offset
     while (i < n && append(offsets.data()[i], offsets.data()[i + 1])) ++i;
     return i;
   });
-  if (done < n)
-    raise("InputError", "keys out of order: each must be greater than the one before",
-          "expected"_a = number_of(encoder.last_key(), words),
-          "got"_a = number_of(keys.data() + done * words, words));
+  if (done < n) raise_disorder(encoder.last_key(), keys.data() + done * words, words);
 }
 
-// Copies the pages that wait; returns their bytes.
-size_t take_pages(SealedEncoder& encoder, MutableBytes out) {
-  const uint64_t size = encoder.waiting();
+// Moves the pending pages out; returns their bytes.
+size_t move_pages(SealedEncoder& encoder, MutableBytes out) {
+  const uint64_t size = encoder.pending_bytes();
   need(out.size() >= size, "an output is too short");
-  call([&] { encoder.take(out.data()); });
+  call([&] { encoder.move_pages(out.data()); });
   return size;
 }
 
-// (the metadata pages, the checksums); the last pages wait.
+// (the metadata pages, the checksums); the last pages are pending.
 nb::tuple finish_pages(SealedEncoder& encoder) {
   call([&] { encoder.finish(); });
   const auto bytes = [](const std::vector<uint8_t>& data) {
@@ -277,12 +274,12 @@ void bind_writers(nb::module_& m) {
       .def("directory", &ColumnCutter::directory);
   nb::class_<SealedEncoder>(m, "SealedEncoder")
       .def(nb::init<unsigned>(), "key_words"_a)
-      .def_prop_ro("waiting", &SealedEncoder::waiting)
+      .def_prop_ro("pending_bytes", &SealedEncoder::pending_bytes)
       .def_prop_ro("largest", &SealedEncoder::largest)
-      .def_prop_ro("used", &SealedEncoder::used)
+      .def_prop_ro("used_bytes", &SealedEncoder::used_bytes)
       .def_prop_ro("digest", &SealedEncoder::digest)
       .def("append", &append_values, "keys"_array, "values"_array, "offsets"_array)
-      .def("take", &take_pages, "out"_array)
+      .def("move_pages", &move_pages, "out"_array)
       .def("finish", &finish_pages);
   m.def("page_checksums", &checksums_of, "data"_a, "seed"_a, "first"_a);
   m.def("reference_keys", &reference_keys, "rows"_array, "first"_a, "count"_a, "permutation"_a,

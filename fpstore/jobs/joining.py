@@ -57,10 +57,10 @@ def pairs_within(
     """Yield the pairs of a set of distinct, ascending rows.
 
     If ``linked``, yield at most two pairs for each row from each table, which connect the same rows
-    as all pairs do. Threads share the buckets of a table. One thread alone sorts a table whose
-    design flips bits, searches its links, or compares a design of one bucket. The memory is for the
-    tables. The progress counts the rows of all tables. A checkpoint keeps the pairs of each span of
-    a table. With ``only``, the number of a table, yield the pairs that meet in it and in no table
+    as all pairs do. Threads share the buckets of a table. A table that flips bits is sorted by one
+    thread, which also finds its links; so is a table of one bucket. The memory is for the tables.
+    The progress counts the rows of all tables. A checkpoint keeps the pairs of each span of a
+    table. With ``only``, the number of a table, yield the pairs that meet in it and in no table
     before.
     """
     if design.radius == 0:

@@ -13,20 +13,19 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.base.aliases import Lims, Words
+from fpstore.base.aliases import Words
 from fpstore.base.arrays import spans
 from fpstore.base.pools import Pool
 from fpstore.base.resources import Resources
 from fpstore.base.width import Distances
 from fpstore.design.joins import JoinDesign
-from fpstore.jobs.sorting import PartedRows, PartSorter, SortedTable, Span, TableSorter
+from fpstore.jobs.sorting import PartedRows, PartedTable, SortedTable, Span, TableSorter
 from fpstore.work.checkpoint import Checkpoint
 from fpstore.work.pieces import Pieces
 
 BATCH_PAIRS = 1 << 18
 MIN_ROWS = 1 << 15  # of a span of a table that a thread takes
 SPANS_PER_THREAD = 4  # of a table
-LINK_BYTES = 8  # for each row of a linked table, besides the sorting
 SPANS = "spans of tables were searched"
 UNBOUNDED = Resources(1 << 62, 1)
 
@@ -58,10 +57,10 @@ def pairs_within(
     """Yield the pairs of a set of distinct, ascending rows.
 
     If ``linked``, yield at most two pairs for each row from each table, which connect the same rows
-    as all pairs do. Threads share the buckets of a table. One thread alone sorts a table whose
-    design flips bits, searches its links, or compares a design of one bucket. The memory is for the
-    tables. The progress counts the rows of all tables. A checkpoint keeps the pairs of each span of
-    a table. With ``only``, the number of a table, yield the pairs that meet in it and in no table
+    as all pairs do. Threads share the buckets of a table. A table that flips bits is sorted by one
+    thread, which also finds its links; so is a table of one bucket. The memory is for the tables.
+    The progress counts the rows of all tables. A checkpoint keeps the pairs of each span of a
+    table. With ``only``, the number of a table, yield the pairs that meet in it and in no table
     before.
     """
     if design.radius == 0:
@@ -105,15 +104,25 @@ def _search_tables(
     report_part(0)
     tables = _Tables(sides, design, resources, linked)
     for number in range(len(design.tables)) if only is None else [only]:
-        saved = {} if checkpoint is None else _saved_spans(checkpoint, number)
-        for spans_of_table in tables.spans(number, saved):
-            parts: list[_Part] = []
-            for span, start, share in spans_of_table:
-                begin: Begin = partial(_search_results, start)
-                if checkpoint is not None:
-                    begin = _with_checkpoint(checkpoint, number, span, begin, saved.get(span))
-                parts.append((begin, rows * share))
+        # What refers to the rows of a table ends with it: the next one may need their memory.
+        for parts in _searches(tables, number, rows, checkpoint):
             yield from _run_searches(parts, threads, report_part)
+            del parts
+
+
+def _searches(
+    tables: _Tables, number: int, rows: int, checkpoint: Checkpoint | None
+) -> Iterator[list[_Part]]:
+    """Yield the searches of a table that can run at the same time."""
+    saved = {} if checkpoint is None else _saved_spans(checkpoint, number)
+    for spans_of_table in tables.spans(number, saved):
+        parts: list[_Part] = []
+        for span, start, share in spans_of_table:
+            begin: Begin = partial(_search_results, start)
+            if checkpoint is not None:
+                begin = _with_checkpoint(checkpoint, number, span, begin, saved.get(span))
+            parts.append((begin, rows * share))
+        yield parts
 
 
 def _search_results(start: Start, stop: _kernel.Stop | None) -> Iterator[PairColumns]:
@@ -151,8 +160,7 @@ class _Tables:
     ) -> None:
         self._sides, self._design, self._resources = sides, design, resources
         self._linked = linked
-        self._parts = PartSorter(sides, linked, resources)
-        self._sorters: list[TableSorter] = []
+        self._sorter = TableSorter(sides, linked, resources)
 
     def spans(self, number: int, saved: Iterable[Span]) -> Iterator[_Spans]:
         """Yield spans of a table whose rows are in memory at the same time.
@@ -161,21 +169,23 @@ class _Tables:
         """
         spec = self._design.tables[number]
         covering = _covering(saved, 1 << spec.prefix_bits)
-        lims = None if covering or self._design.flips[number] else self._parts.count(spec)
+        parted = None if covering or self._design.flips[number] else self._sorter.parts(spec)
         if covering:
             yield [
                 (span, partial(self._start, number, [], span), 1 / len(covering))
                 for span in covering
             ]
-        elif lims is not None:
-            yield from self._spans_of_parts(number, lims, saved)
+        elif parted is not None:
+            yield from self._spans_of_parts(number, parted, saved)
         else:
             yield self._spans_of_sorted(number)
 
-    def _spans_of_parts(self, number: int, lims: Lims, saved: Iterable[Span]) -> Iterator[_Spans]:
-        spec, bits = self._design.tables[number], self._parts.part_bits
-        bucket_bits = spec.prefix_bits - bits
-        for group in self._parts.groups(lims):
+    def _spans_of_parts(
+        self, number: int, table: PartedTable, saved: Iterable[Span]
+    ) -> Iterator[_Spans]:
+        bits, lims = table.bits, table.lims
+        bucket_bits = self._design.tables[number].prefix_bits - bits
+        for group in table.groups:
             spans_of_group = [
                 slice(group.start + span.start, group.start + span.stop)
                 for span in spans(
@@ -185,7 +195,7 @@ class _Tables:
             buckets = [
                 Span(span.start << bucket_bits, span.stop << bucket_bits) for span in spans_of_group
             ]
-            sides = [] if set(buckets) <= set(saved) else self._parts.scatter(group)
+            sides = [] if set(buckets) <= set(saved) else self._sorter.scatter(table, group)
             yield [
                 (
                     named,
@@ -210,12 +220,8 @@ class _Tables:
 
     def _spans_of_sorted(self, number: int) -> _Spans:
         """Sort a table as a whole; if rows are linked, one thread searches it."""
-        spec, longest = self._design.tables[number], max(map(len, self._sides))
-        if not self._sorters:
-            room = self._resources.memory // len(self._sides)
-            room -= LINK_BYTES * longest if self._linked else 0
-            self._sorters = [TableSorter(side, self._linked, room) for side in self._sides]
-        tables = [sorter.sort(spec) for sorter in self._sorters]
+        spec = self._design.tables[number]
+        tables = self._sorter.whole(spec)
         all_spans = [Span(0, 1 << spec.prefix_bits)]
         if self._resources.threads > 1 and not self._linked:
             rows = len(tables[0].rows)

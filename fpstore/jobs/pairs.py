@@ -36,7 +36,9 @@ MATCHES = 1 << 20  # in a batch of probes
 PROBED_ROWS = 1 << 20  # whose matches are one part of a checkpoint
 STAGE = "probed"  # of a checkpoint; a result has the number of its first row
 PROBED = "rows were looked up"
-SHARED_SHARE = 8  # a list of shared fingerprints has at most this part of all
+# Fingerprints with several ids are listed where ids exceed fingerprints by at most a
+# SHARED_SHARE-th.
+SHARED_SHARE = 8
 READ_NANOSECONDS = 5.0  # to read a fingerprint of a store for a join
 
 Side = Snapshot | RowSet
@@ -320,8 +322,8 @@ def id_batches(
 ) -> Iterator[Pairs]:
     """Yield pairs in batches with a bounded number of pairs of ids.
 
-    Pairs of ids are counted only where fingerprints have several ids; the shared fingerprints of
-    one set save the look-ups for it.
+    Pairs of ids are counted only where fingerprints have several ids; ``shared`` saves these
+    look-ups.
     """
     most = MAX_LONG_ROWS if snapshot.has_long_strings else MAX_ROWS
     simple = snapshot.has_single_ids and (other is None or other.has_single_ids)
@@ -377,19 +379,18 @@ def find_pairs(
     """
     if duplicates and snapshot.totals.ids > snapshot.totals.fingerprints:
         for keys, counts, _ in snapshot.groups():
-            shared = keys[counts > 1]
-            yield from id_batches(
-                PairColumns(shared, shared, np.zeros(len(shared), np.uint16)), snapshot
-            )
+            fingerprints = keys[counts > 1]
+            distances = np.zeros(len(fingerprints), np.uint16)
+            yield from id_batches(PairColumns(fingerprints, fingerprints, distances), snapshot)
     rows, remaining = load_fingerprints(snapshot, resources)
-    several = snapshot.totals.ids - snapshot.totals.fingerprints
-    repeats: SharedFingerprints | None = None
+    extra_ids = snapshot.totals.ids - snapshot.totals.fingerprints
+    shared: SharedFingerprints | None = None
     for columns in pairs_within(
         rows, join_design(rows, radius, snapshot.width), remaining, checkpoint
     ):
-        if repeats is None and 0 < several <= len(rows) // SHARED_SHARE and len(columns.a):
-            repeats = SharedFingerprints.read(snapshot)
-        yield from id_batches(columns, snapshot, shared=repeats)
+        if shared is None and 0 < extra_ids <= len(rows) // SHARED_SHARE and len(columns.a):
+            shared = SharedFingerprints.read(snapshot)
+        yield from id_batches(columns, snapshot, shared=shared)
 
 
 def find_joined_pairs(

@@ -17,7 +17,7 @@ from fpstore import _kernel
 from fpstore.base.aliases import Words
 from fpstore.base.arrays import list_lims, stable_order
 from fpstore.base.pools import map_in_order
-from fpstore.base.width import WORD_BITS, empty_rows_like, leading_words, number_to_row, row_words
+from fpstore.base.width import WORD_BITS, leading_words
 from fpstore.design.joins import JoinDesign
 from fpstore.jobs.bands import MIXER
 from fpstore.work.pieces import Pieces, PieceWriter, concatenate_arrays, reader_count
@@ -72,12 +72,8 @@ def mix(numbers: Words) -> Words:
 
 def table_keys(design: JoinDesign, table: int, rows: Words) -> Words:
     """Return the leading words of rows in the order of the bits of a table."""
-    permuted, words = empty_rows_like(rows, len(rows)), row_words(rows)
-    all_rows = number_to_row(0, words), number_to_row((1 << WORD_BITS * words) - 1, words)
     permutation = np.frombuffer(design.tables[table].permutation, np.uint8)
-    count = _kernel.permute_select(rows, permutation, *all_rows, permuted)
-    assert count == len(rows)
-    return np.ascontiguousarray(leading_words(permuted))
+    return np.ascontiguousarray(leading_words(_kernel.permute(rows, permutation)))
 
 
 def write_column(

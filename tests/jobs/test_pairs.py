@@ -3,6 +3,8 @@
 Every width, radius and design of a join, in small and large steps.
 """
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from column_sets import KINDS, kernel_rows, make_set
@@ -29,6 +31,7 @@ from fpstore.design.sample import SAMPLE_SIZE, Sample
 from fpstore.errors import InputError
 from fpstore.jobs.joining import connect_rows, pairs_between, pairs_within
 from fpstore.jobs.pairs import join_design
+from fpstore.jobs.sorting import LINK_BYTES
 
 
 def found_pairs(rows, design, threads=1, memory=1 << 40):
@@ -184,6 +187,24 @@ def test_small_steps_and_threads(set_limits, radius):
                 ), (design.name, threads)
                 sets = connect_rows(rows, design, Resources(memory, threads))
                 assert sets.tolist() == wanted_sets(distances, radius), design.name
+
+
+@pytest.mark.parametrize(("share", "linked"), [(1.2, False), (2.3, False), (3.2, True)])
+def test_tables_in_parts_and_sorted_ones_share_the_memory(set_limits, share, linked):
+    """A design flips bits in some of its tables; arrays of one kind do not outlive their table."""
+    set_limits(join_part_rows=1 << 10)
+    rows = np.unique(np.random.default_rng(5).integers(0, 2**64, 1 << 18, dtype=np.uint64))
+    design = next(d for d in designs(1 << 12, 5, 64) if set(d.flips) == {0, 1})
+    memory = int(share * rows.nbytes)
+    tracemalloc.start()
+    try:
+        for _ in pairs_within(rows, design, Resources(memory, 1), linked=linked):
+            pass
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    links = LINK_BYTES * len(rows) if linked else 0  # the kernel has these
+    assert peak <= memory - links + (1 << 18)  # begins of buckets, and small objects
 
 
 def test_dealt_bits_are_found_by_a_sample():

@@ -125,14 +125,6 @@ def permute(keys: np.ndarray, size: int) -> Arrays:
     return *permuted, *(_kernel.digest(keys, p) for p in permutations)
 
 
-def select(keys: np.ndarray, size: int) -> Arrays:
-    out = unaligned(np.zeros(len(keys), np.uint64), (size + 3) % 8)
-    kept = _kernel.permute_select(
-        keys, SHUFFLED, np.array([2**61], np.uint64), np.array([2**63 + 5], np.uint64), out
-    )
-    return kept, out[:kept]
-
-
 def histogram(keys: np.ndarray, size: int) -> Arrays:
     collected = []
     for part in (np.sort(keys), np.unique(keys)):  # a repeat is a key out of order
@@ -141,7 +133,7 @@ def histogram(keys: np.ndarray, size: int) -> Arrays:
     return tuple(collected)
 
 
-@pytest.mark.parametrize("work", [permute, select, histogram])
+@pytest.mark.parametrize("work", [permute, histogram])
 def test_calls_with_keys(isa, work):
     for size in (*SIZES, 511, 512, 513, 2000):
         check(isa, work, unaligned(words(size, size), size % 8), size)

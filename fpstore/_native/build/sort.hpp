@@ -548,20 +548,5 @@ bool scatter_permuted(const Permutation& p, const uint64_t* keys, size_t n, cons
   }
 }
 
-// low and high are rows.
-template <class W>
-size_t permute_select(const Permutation& p, const uint64_t* in, uint64_t* out, size_t n,
-                      const uint64_t* low, const uint64_t* high) {
-  using Row = typename W::Row;
-  const Row least = *rows<Row>(low), most = *rows<Row>(high);
-  size_t kept = 0;
-  for (size_t i = 0; i < n; ++i) {
-    const Row x = apply(p, rows<Row>(in)[i]);
-    rows<Row>(out)[kept] = x;
-    kept += static_cast<size_t>(least <= x) & static_cast<size_t>(x <= most);
-  }
-  return kept;
-}
-
 }  // namespace FPSTORE_ISA
 }  // namespace fpstore

@@ -59,7 +59,6 @@ constexpr Kernels make_set(const char* name) {
   using Row = typename W::Row;
   return Kernels{name,
                  permute<Whole>,
-                 permute_select<Whole>,
                  count_permuted<Whole>,
                  scatter_permuted<Whole>,
                  permute_sort<Whole>,

@@ -15,9 +15,6 @@ namespace fpstore {
 struct Kernels {
   const char* name;
   void (*permute)(const Permutation& p, const uint64_t* in, uint64_t* out, size_t n);
-  // Permutes, keeps what lies in [low, high] and returns how many were kept; out needs room for n.
-  size_t (*permute_select)(const Permutation& p, const uint64_t* in, uint64_t* out, size_t n,
-                           const uint64_t* low, const uint64_t* high);
   // Adds to counts how many permuted keys each part by their leading bits has.
   void (*count_permuted)(const Permutation& p, const uint64_t* in, size_t n, unsigned bits,
                          uint64_t* counts, Stopper* stop);

@@ -77,23 +77,6 @@ nb::object permute_keys(Rows keys, Bytes permutation, bool inverse) {
   return out.array(count_of(keys), words_of(width));
 }
 
-// Writes the permuted keys that lie in [low, high], which are rows, to out, which must be as long
-// as keys; returns how many.
-size_t permute_select(Rows keys, Bytes permutation, Rows low, Rows high, MutableRows out) {
-  const Permutation p = permutation_of(permutation, false);
-  const unsigned width = width_of(permutation, keys);
-  for (const Rows& bound : {low, high}) {
-    need_words(bound, words_of(width));
-    need(count_of(bound) == 1, "low and high are one row each");
-  }
-  need_words(out, words_of(width));
-  need(out.size() >= keys.size(), "out is too short");
-  return call([&] {
-    return kernels(width).permute_select(p, keys.data(), out.data(), count_of(keys), low.data(),
-                                         high.data());
-  });
-}
-
 // How many permuted keys each part by their leading bits has.
 nb::object count_permuted(Rows keys, Bytes permutation, unsigned bits, const Stop* stop) {
   const Permutation p = permutation_of(permutation, false);
@@ -285,8 +268,6 @@ NB_MODULE(_kernel, m) {
       [](nb::bytes data, uint64_t seed) { return xxh64(data_of(data), data.size(), seed); },
       "data"_a, "seed"_a = 0);
   m.def("permute", &permute_keys, "keys"_array, "permutation"_a, "inverse"_a = false);
-  m.def("permute_select", &permute_select, "keys"_array, "permutation"_a, "low"_array, "high"_array,
-        "out"_array);
   m.def("count_permuted", &count_permuted, "keys"_array, "permutation"_a, "bits"_a,
         optional_stop());
   m.def("scatter_permuted", &scatter_permuted, "keys"_array, "permutation"_a, "bits"_a, "first"_a,

@@ -29,6 +29,7 @@ from sealing import (
 )
 
 import fpstore
+from fpstore import _kernel
 from fpstore.base.width import Width
 from fpstore.disk.sealed import MIN_LONGEST_VALUE, PADDING_BYTES, SealedReader, SealedWriter
 
@@ -308,3 +309,12 @@ def test_keys_out_of_order_are_refused(tmp_path, keys, expected):
         writer.append_list(rows(keys), [b"y"] * len(keys))
     assert (error.value.expected, error.value.got) == (expected, keys[-1])
     writer.abort()
+
+
+def test_a_value_whose_size_has_more_than_32_bits_is_refused():
+    """LMDB has 32 bits for it; the pages of these zeros are never touched."""
+    encoder, size = _kernel.SealedEncoder(1), 1 << 32
+    keys, values = np.array([1], np.uint64), np.zeros(size, np.uint8)
+    with pytest.raises(ValueError, match="larger than 4 GiB"):
+        encoder.append(keys, values, np.array([0, size], np.uint64))
+    encoder.append(keys, values[:5], np.array([0, 5], np.uint64))

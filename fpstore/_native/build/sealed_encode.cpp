@@ -69,6 +69,7 @@ uint8_t* SealedEncoder::add_node(uint8_t* page, const uint64_t* key, uint64_t by
 bool SealedEncoder::append(const uint64_t* key, const uint8_t* value, uint64_t size) {
   if (entries_ && !std::lexicographical_compare(last_.key, last_.key + words_, key, key + words_))
     return false;
+  need(size <= UINT32_MAX, "a value is larger than 4 GiB");  // whose size has 32 bits
   ++entries_;
   std::copy_n(key, words_, last_.key);
   largest_ = std::max(largest_, size);

@@ -56,7 +56,7 @@ _VERBS = {  # by their purpose; the modules of the others are not imported
         "join": "jobs",
     },
     "Low thresholds, other measures": {"lsh": "lsh"},
-    "Many processes or machines": {"task": "task"},
+    "Many processes or machines": {"task": "task", "serve": "serve"},
     "Take care": dict.fromkeys(("stats", "report", "verify", "repair", "backup", "export"), "care"),
     "Begin": {"demo": "demo", "help": "app"},
 }

@@ -18,6 +18,10 @@ INSTALLED_AS = {
     "trafilatura": "trafilatura lxml_html_clean",
     "resiliparse": "resiliparse lxml",
     "ada_url": "ada-url",
+    **dict.fromkeys(
+        ("msgspec", "prometheus_client", "starlette", "uvicorn"),
+        "starlette uvicorn httptools msgspec prometheus-client",
+    ),
 }
 
 

@@ -24,6 +24,7 @@ LAYERS = (
     ("plans",),
     ("ray", "spark"),
     ("__init__",),
+    ("service",),
     ("cli",),
     ("__main__",),
 )

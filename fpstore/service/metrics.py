@@ -1,0 +1,68 @@
+"""Counts and times of a server, in the format of Prometheus."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from fpstore.service.served import ServedStore
+
+SECONDS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10)
+
+
+class Timed:
+    """The status that a request will have."""
+
+    status: int | str = 200
+
+
+class Metrics:
+    """The metrics of one server, in a registry of their own."""
+
+    def __init__(self, stores: Mapping[str, ServedStore]) -> None:
+        self._stores = stores
+        self._registry = CollectorRegistry()
+        self._seconds = Histogram(
+            "fpstore_request_seconds",
+            "Time of requests",
+            ["operation"],
+            buckets=SECONDS,
+            registry=self._registry,
+        )
+        self._requests = Counter(
+            "fpstore_requests",
+            "Requests by operation and status",
+            ["operation", "status"],
+            registry=self._registry,
+        )
+        self._registry.register(self)
+
+    @contextmanager
+    def time(self, operation: str) -> Iterator[Timed]:
+        """Count a request, and time it."""
+        timed, began = Timed(), time.perf_counter()
+        try:
+            yield timed
+        finally:
+            self._seconds.labels(operation).observe(time.perf_counter() - began)
+            self._requests.labels(operation, str(timed.status)).inc()
+
+    def text(self) -> bytes:
+        """Return all metrics as Prometheus reads them."""
+        return generate_latest(self._registry)
+
+    def collect(self) -> Iterable[Metric]:
+        """Yield the sizes of the stores, as prometheus_client asks for them."""
+        fingerprints = GaugeMetricFamily(
+            "fpstore_fingerprints", "Stored fingerprints", labels=["store"]
+        )
+        ids = GaugeMetricFamily("fpstore_ids", "Stored ids", labels=["store"])
+        for name, served in self._stores.items():
+            totals = served.store.snapshot().totals
+            fingerprints.add_metric([name], totals.fingerprints)
+            ids.add_metric([name], totals.ids)
+        return [fingerprints, ids]

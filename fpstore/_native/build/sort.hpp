@@ -342,7 +342,7 @@ inline unsigned kept_bits(const Permutation& p) {
   return moved ? first_bit(moved) : 64;
 }
 
-constexpr size_t kPieceRows = 512;  // that are permuted at once
+constexpr size_t kPieceRows = 256;  // that are permuted at once
 constexpr unsigned kPartBits =
     15;  // 2^15 keys, and as much for sorting them, leave room in the second-level cache
 constexpr unsigned kMaxDigitBits = 11;

@@ -27,6 +27,7 @@ from sealing import (
     value_of,
     written,
 )
+from speeds import full
 
 import fpstore
 from fpstore import _kernel
@@ -247,10 +248,17 @@ def test_a_child_of_a_fork_reads_on(tree):
 # --- Writing --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("words", [1, 2, 4])
+SMALL_TREES = [(0, -2), (0, -1), (0, 1), (1, -1), (1, 0), (1, 1), (1, 3)]
+LARGE_TREES = [(2, -1), (2, 0), (2, 1), (2, 3)]
+
+
 @pytest.mark.parametrize(
-    ("full_levels", "more"),
-    [(0, -2), (0, -1), (0, 1), (1, -1), (1, 0), (1, 1), (1, 3), (2, -1), (2, 0), (2, 1), (2, 3)],
+    ("full_levels", "more", "words"),
+    [
+        *((*tree, words) for tree in SMALL_TREES for words in (1, 2, 4)),
+        (2, 1, 4),
+        *(full(*tree, words) for tree in LARGE_TREES for words in (1, 2, 4)),
+    ],
 )
 def test_lmdb_reads_what_was_written(tmp_path, full_levels, more, words):
     """As many keys, two in a leaf, as fill levels of branches, and a few more or less."""

@@ -87,7 +87,8 @@ def merge_advice(snapshot: StoreSnapshot, path: Path | str) -> str | None:
     )
 
 
-def _is_due(snapshot: StoreSnapshot, share: float) -> bool:
+def is_merge_due(snapshot: StoreSnapshot, share: float) -> bool:
+    """Return whether the changes are as many as a share of the fingerprints in the tables."""
     changes: int = snapshot.delta.kernel.operations
     return changes >= changes_due(snapshot, share)
 
@@ -355,7 +356,7 @@ class StoreWriter:
         with self._merge_lock:
             if self._closing:
                 raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
-            if at is not None and not _is_due(self._tracker.snapshot(), at):
+            if at is not None and not is_merge_due(self._tracker.snapshot(), at):
                 return
             try:
                 self.under_way = make()
@@ -424,7 +425,7 @@ class StoreWriter:
             return
         if self._worker is not None and self._worker.is_alive():
             return
-        if changes < self._retry_at or not _is_due(snapshot, self._merge_at):
+        if changes < self._retry_at or not is_merge_due(snapshot, self._merge_at):
             return
         self._worker = threading.Thread(
             target=self._merge_in_background, name="fpstore-merge", daemon=True

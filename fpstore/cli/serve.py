@@ -78,7 +78,7 @@ def serve(args: Arguments) -> None:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, ended.set)
         mode = "r" if args.read_only else "r+"
-        await run(service, access, listening, ended, tell, mode=mode)
+        await run(service, access, listening, ended, tell, mode)
 
     asyncio.run(main())
 

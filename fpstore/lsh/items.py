@@ -48,6 +48,21 @@ class Items:
         keys = band_keys(sketched.sketches[filled], *bands)
         return cls(document_rows(np.zeros(len(signatures), np.uint64), signatures), keys, keys)
 
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @classmethod
+    def none(cls, bands: int) -> Items:
+        """Return no items."""
+        keys = np.empty((0, bands), np.uint64)
+        return cls(np.empty((0, DOCUMENT_WIDTH.words), np.uint64), keys, keys)
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Items]) -> Items:
+        """Return the items of several batches, in order."""
+        columns = zip(*((part.rows, part.keys, part.probe_keys) for part in parts), strict=True)
+        return cls(*map(np.concatenate, columns))
+
     def take(self, places: slice | npt.NDArray[np.intp]) -> Items:
         return Items(self.rows[places], self.keys[places], self.probe_keys[places])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Self
@@ -171,28 +172,32 @@ class LshStore(Generic[Id]):
 
     # Questions
 
-    def _hash(self, items: Iterable[Any], threads: int) -> Items:
-        """Make rows and keys of items; InputError for an empty one, which has no sketch."""
-        if isinstance(items, Items):  # of texts that a reader has hashed
-            return items
+    def hash_known(self, items: Iterable[Any], threads: int) -> tuple[Items, Flags]:
+        """Return the items that are not empty, hashed, and a flag for each, for this package."""
         manifest = self._parts.manifest
         item_list = [] if manifest.probes == 1 else self._list_items(items)
-        rows = [np.empty((0, 4), np.uint64)]
-        keys = [np.empty((0, manifest.bands), np.uint64)]
-        place = 0
+        batches = [Items.none(manifest.bands)]
+        known = [np.empty(0, bool)]
         for sketched in self._hasher.sketched(item_list or items, manifest.values, threads):
-            if not sketched.known.all():
-                place += int(np.argmin(sketched.known))
-                raise InputError(
-                    f"item {place}: is empty, and so has no sketch: leave it out", got=place
-                )
-            batch = Items.from_sketches(sketched, self.bands)
-            rows.append(batch.rows)
-            keys.append(batch.keys)
-            place += len(sketched.known)
-        own_keys = np.concatenate(keys)
-        probe_keys = own_keys if manifest.probes == 1 else self._probe_keys(item_list)
-        return Items(np.concatenate(rows), own_keys, probe_keys)
+            batches.append(Items.from_sketches(sketched, self.bands))
+            known.append(sketched.known)
+        hashed, flags = Items.concatenate(batches), np.concatenate(known)
+        if manifest.probes == 1:
+            return hashed, flags
+        probe_keys = self._probe_keys([item_list[place] for place in np.flatnonzero(flags)])
+        return replace(hashed, probe_keys=probe_keys), flags
+
+    def _hash(self, items: Iterable[Any], threads: int) -> Items:
+        """Make rows and keys of items; InputError for an empty one, which has no sketch."""
+        if isinstance(items, Items):  # which were hashed before
+            return items
+        hashed, known = self.hash_known(items, threads)
+        if not known.all():
+            place = int(np.argmin(known))
+            raise InputError(
+                f"item {place}: is empty, and so has no sketch: leave it out", got=place
+            )
+        return hashed
 
     def _list_items(self, items: Iterable[Any]) -> list[Any]:
         check_items(items, self._hasher.items)

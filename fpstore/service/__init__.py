@@ -1,1 +1,1 @@
-"""A service of stores over HTTP and RESP (``fpstore serve``), and its client."""
+"""A service of stores over HTTP and RESP (``fpstore serve``)."""

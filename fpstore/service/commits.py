@@ -13,17 +13,26 @@ import numpy as np
 
 from fpstore.base.aliases import Words
 from fpstore.errors import InputError
+from fpstore.lsh.items import Items
+from fpstore.lsh.store import LshStore
 from fpstore.query.matches import MatchList
 from fpstore.store import Store
 
+Rows = Words | Items  # of a store; of an LSH index
 GROUP_ROWS = 10_000  # of changes that become durable together, about
 
 
-class Decision(NamedTuple):
-    """What became of a row of ``probe-insert``: its matches, and whether it was inserted."""
+class Answer(NamedTuple):
+    """The answer to one query or one offered row.
 
-    matches: MatchList[Any]
-    inserted: bool
+    ``more`` says that a limit left out matches. ``inserted`` and ``reason``, why not, are of
+    offered rows.
+    """
+
+    matches: Sequence[Any] = ()
+    more: bool = False
+    inserted: bool | None = None
+    reason: str | None = None
 
 
 class Change(NamedTuple):
@@ -34,7 +43,7 @@ class Change(NamedTuple):
     """
 
     method: str
-    rows: Words | None
+    rows: Rows | None
     ids: Sequence[int] | Sequence[str] | None
     radius: int | None = None
     durable: bool = True
@@ -57,14 +66,14 @@ class Committer:
     change behind the sync, unless it asked for less.
     """
 
-    def __init__(self, store: Store[Any], call_back: Callable[..., object]) -> None:
+    def __init__(self, store: Store[Any] | LshStore[Any], call_back: Callable[..., object]) -> None:
         self._store, self._call_back = store, call_back
         self._waiting: SimpleQueue[tuple[Change, asyncio.Future[Any]] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="fpstore-commits", daemon=True)
         self._thread.start()
 
     def submit(self, change: Change) -> asyncio.Future[Any]:
-        """Queue a change; the result is a number, `Deleted`, or a list of `Decision`."""
+        """Queue a change; the result is what its method returns, or a list of `Answer`."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting.put((change, future))
         return future
@@ -116,16 +125,25 @@ class Committer:
     def _make_one(self, change: Change) -> Any:
         method: Any = getattr(self._store, change.method)
         if change.method == "delete":
-            return method(ids=change.ids, fingerprints=change.rows, sync="none")
+            fingerprints = {} if change.rows is None else {"fingerprints": change.rows}
+            return method(ids=change.ids, sync="none", **fingerprints)
         return method(change.rows, change.ids, sync="none")
 
-    def _decide(self, changes: Sequence[Change]) -> list[list[Decision]]:
-        rows = np.concatenate([change.rows for change in changes if change.rows is not None])
+    def _decide(self, changes: Sequence[Change]) -> list[list[Answer]]:
+        rows: Any = [change.rows for change in changes]
         ids = [identifier for change in changes for identifier in change.ids or ()]
-        method = getattr(self._store, changes[0].method)
-        matches = method(rows, ids, changes[0].radius, threads=1, sync="none")
-        decisions = map(Decision, matches, matches.inserted.tolist())
-        return [[next(decisions) for _ in range(change.row_count)] for change in changes]
+        matches = getattr(self._store, changes[0].method)(
+            Items.concatenate(rows) if isinstance(rows[0], Items) else np.concatenate(rows),
+            ids,
+            radius=changes[0].radius,
+            threads=1,
+            sync="none",
+        )
+        answers = (
+            Answer(found, isinstance(found, MatchList) and found.more, inserted)
+            for found, inserted in zip(matches, matches.inserted.tolist(), strict=True)
+        )
+        return [[next(answers) for _ in range(change.row_count)] for change in changes]
 
 
 def _batch_key(change: Change) -> tuple[object, ...]:

@@ -26,8 +26,8 @@ from fpstore.errors import (
 )
 from fpstore.service.access import Access, Right
 from fpstore.service.openapi import describe
-from fpstore.service.requests import OPERATIONS, Request
-from fpstore.service.served import ServedStore
+from fpstore.service.requests import OPERATIONS, Operation
+from fpstore.service.served import Served
 from fpstore.service.service import Service
 
 JSON, MESSAGE_PACK, RAW = "application/json", "application/msgpack", "application/octet-stream"
@@ -77,7 +77,7 @@ class HttpInterface:
             routes.append(Route(f"{prefix}/fingerprints/{{digits}}", self._by_fingerprint))
         return Starlette(routes=routes, exception_handlers={HTTPException: _refuse})
 
-    async def _post(self, name: str, kind: type[Request], request: HttpRequest) -> Response:
+    async def _post(self, name: str, kind: type[Operation], request: HttpRequest) -> Response:
         async def answer() -> object:
             self._check(request, kind.right)
             store = self._store(request)
@@ -117,23 +117,25 @@ class HttpInterface:
         if has < right:
             raise RequestError(403, "this token may read, and not write")
 
-    def _store(self, request: HttpRequest) -> ServedStore:
+    def _store(self, request: HttpRequest) -> Served:
         if not self._service.is_open:
             raise RequestError(503, "the stores are being opened")
         return self._service.store(request.path_params.get("store"))
 
-    async def _read(self, kind: type[Request], request: HttpRequest) -> Request:
+    async def _read(self, kind: type[Operation], request: HttpRequest) -> Operation:
         """Return the fields of a request: of its body and of its query."""
         data = await self._body(request)
         media = request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
-        query: dict[str, Any] = dict(request.query_params)
+        query = _query(request)
         try:
             if media == RAW:
-                if "ids" in query:
-                    query["ids"] = query["ids"].split(",")
                 return msgspec.convert({**query, "raw": data}, kind, strict=False)
+            if media.startswith("image/"):
+                return msgspec.convert({**query, "picture": data}, kind, strict=False)
             if media not in (JSON, MESSAGE_PACK, FORM):
-                raise RequestError(415, f"a body is {JSON}, {MESSAGE_PACK} or {RAW}, got {media}")
+                raise RequestError(
+                    415, f"a body is {JSON}, {MESSAGE_PACK}, {RAW} or a picture, got {media}"
+                )
             decode = msgspec.msgpack.decode if media == MESSAGE_PACK else msgspec.json.decode
             if not query:
                 return decode(data, type=kind)
@@ -188,7 +190,7 @@ class HttpInterface:
         async def answer() -> object:
             self._check(request, Right.READ)
             stores = self._service.stores.items()
-            return {name: await asyncio.to_thread(store.store.stats) for name, store in stores}
+            return {name: await asyncio.to_thread(store.source.stats) for name, store in stores}
 
         return await self._respond(request, "stats", answer)
 
@@ -197,6 +199,14 @@ class HttpInterface:
 
     async def _openapi(self, request: HttpRequest) -> Response:
         return Response(msgspec.json.encode(describe()), media_type=JSON)
+
+
+def _query(request: HttpRequest) -> dict[str, Any]:
+    """Return the fields in the query; ``ids`` may be there several times."""
+    fields: dict[str, Any] = dict(request.query_params)
+    if "ids" in fields:
+        fields["ids"] = request.query_params.getlist("ids")
+    return fields
 
 
 def _refuse(_: HttpRequest, error: Exception) -> Response:

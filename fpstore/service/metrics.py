@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from fpstore.service.served import ServedStore
+from fpstore.service.served import Served
 
 SECONDS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10)
 
@@ -23,7 +23,7 @@ class Timed:
 class Metrics:
     """The metrics of one server, in a registry of their own."""
 
-    def __init__(self, stores: Mapping[str, ServedStore]) -> None:
+    def __init__(self, stores: Mapping[str, Served]) -> None:
         self._stores = stores
         self._registry = CollectorRegistry()
         self._seconds = Histogram(
@@ -62,7 +62,7 @@ class Metrics:
         )
         ids = GaugeMetricFamily("fpstore_ids", "Stored ids", labels=["store"])
         for name, served in self._stores.items():
-            totals = served.store.snapshot().totals
-            fingerprints.add_metric([name], totals.fingerprints)
-            ids.add_metric([name], totals.ids)
+            sizes = served.sizes()
+            fingerprints.add_metric([name], sizes["fingerprints"])
+            ids.add_metric([name], sizes["ids"])
         return [fingerprints, ids]

@@ -12,11 +12,12 @@ from fpstore.service.requests import OPERATIONS
 
 MATCH = {
     "type": "object",
-    "required": ["fingerprint", "distance", "ids"],
     "properties": {
         "fingerprint": {"type": "string"},
         "distance": {"type": "integer"},
         "ids": {"type": "array", "items": {"type": ["string", "integer"]}},
+        "id": {"type": ["string", "integer"], "description": "of an LSH index"},
+        "similarity": {"type": "number", "description": "of an LSH index"},
     },
 }
 ANSWER = {
@@ -28,6 +29,26 @@ ANSWER = {
         "inserted": {"type": "boolean"},
         "reason": {"enum": ["near", "stored", "no words", None]},
     },
+}
+ANSWERS = {"type": "array", "items": {"$ref": "#/components/schemas/Answer"}}
+OF_ROWS = {
+    "anyOf": [
+        {"$ref": "#/components/schemas/Answer"},
+        {"type": "object", "required": ["results"], "properties": {"results": ANSWERS}},
+    ]
+}
+
+
+def _counts(*names: str) -> dict[str, Any]:
+    properties = {name: {"type": "integer"} for name in names}
+    return {"type": "object", "required": [*names], "properties": properties}
+
+
+RESPONSES = {
+    "compare": _counts("distance"),
+    "insert": _counts("changed"),
+    "upsert": _counts("changed"),
+    "delete": _counts("removed", "missing"),
 }
 ERROR = {
     "type": "object",
@@ -63,7 +84,7 @@ def describe() -> dict[str, Any]:
             post: dict[str, Any] = {
                 "summary": summary,
                 "requestBody": {"required": True, "content": media},
-                "responses": {"200": _content({"type": "object"}), "default": FAILED},
+                "responses": {"200": _content(RESPONSES.get(name, OF_ROWS)), "default": FAILED},
             }
             if prefix:
                 post["parameters"] = [_in_path("store")]

@@ -2,74 +2,86 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Protocol
 
-import numpy.typing as npt
 from msgspec import Meta, Struct
 
+from fpstore.base.aliases import Flags
 from fpstore.errors import InputError
 from fpstore.service.access import Right
-from fpstore.service.served import NO_WORDS, Answer, ServedStore
+from fpstore.service.commits import Answer
+from fpstore.service.served import NO_WORDS, Served
 
-AT_ONCE = 64  # rows that are probed in the thread of the loop; more go to another thread
 Fingerprint = Annotated[str | int, Meta(description="hexadecimal digits, or an integer")]
 Id = str | int
 Whole = Annotated[int, Meta(ge=0)]
 Natural = Annotated[int, Meta(ge=1)]
+Vector = list[float]
 
 
-class Request(Struct, forbid_unknown_fields=True, kw_only=True):
-    """The fields of a request. A body of raw fingerprints is in ``raw``."""
+class Operation(Protocol):
+    """A request that can be answered; its attributes are the fields that a client sends."""
+
+    right: ClassVar[Right]
+
+    async def answer(self, store: Served, /) -> object:
+        """Return the content of the answer."""
+
+
+class RowsRequest(Struct, forbid_unknown_fields=True, kw_only=True):
+    """A request with rows: fingerprints, texts, vectors or a picture.
+
+    ``raw`` and ``picture`` are what a body is that is not JSON.
+    """
 
     right: ClassVar[Right] = Right.READ
-
-    async def answer(self, store: ServedStore) -> object:
-        """Return the content of the answer."""
-        raise NotImplementedError
-
-
-class RowsRequest(Request, kw_only=True):
-    """A request with rows: fingerprints or texts, one or many."""
-
     fingerprint: Fingerprint | None = None
     fingerprints: list[Fingerprint] | None = None
     text: str | None = None
     texts: list[str] | None = None
+    vector: Vector | None = None
+    vectors: list[Vector] | None = None
+    picture: bytes | None = None
     raw: bytes | None = None
 
     @property
     def is_single(self) -> bool:
         """Whether there is one row, whose answer comes alone."""
-        return self.fingerprint is not None or self.text is not None
+        single = self.fingerprint, self.text, self.vector, self.picture
+        return any(field is not None for field in single)
 
-    def read(self, store: ServedStore) -> tuple[npt.NDArray[Any], list[bool] | None]:
-        """Return the rows that have words, and which those are; None for fingerprints."""
-        fields = self.fingerprint, self.fingerprints, self.text, self.texts, self.raw
-        if sum(field is not None for field in fields) != 1:
+    async def read(self, store: Served) -> tuple[Any, Flags | None]:
+        """Return the rows that have content, and which those are; None for fingerprints."""
+        items: list[tuple[str, Any]] = [
+            ("fingerprints", self.fingerprints),
+            ("texts", self.texts),
+            ("vectors", self.vectors),
+            ("raw", self.raw),
+            ("fingerprints", None if self.fingerprint is None else [self.fingerprint]),
+            ("texts", None if self.text is None else [self.text]),
+            ("vectors", None if self.vector is None else [self.vector]),
+            ("pictures", None if self.picture is None else [self.picture]),
+        ]
+        given = [(kind, values) for kind, values in items if values is not None]
+        if len(given) != 1:
             raise InputError(
-                "a request has one of fingerprint, fingerprints, text and texts, or raw "
-                "fingerprints as its body"
+                "a request has one of fingerprint, fingerprints, text, texts, vector and vectors, "
+                "or raw fingerprints or a picture as its body"
             )
-        if self.raw is not None:
-            return store.rows_of_bytes(self.raw), None
-        if self.text is not None or self.texts is not None:
-            rows, known = store.rows_of_texts(
-                [self.text] if self.text is not None else self.texts or []
-            )
-            return rows, known.tolist()
-        if self.fingerprint is not None:
-            return store.rows([self.fingerprint]), None
-        return store.rows(self.fingerprints or []), None
+        ((kind, values),) = given
+        if isinstance(values, bytes):
+            return store.rows_of_bytes(values), None
+        if kind == "fingerprints":
+            return store.rows(values), None
+        return await store.rows_of_items(kind, values)
 
     def answers(
-        self, store: ServedStore, answers: list[Answer], known: list[bool] | None, wordless: Answer
+        self, store: Served, answers: list[Answer], known: Flags | None, empty: Answer
     ) -> object:
         """Return the answer to the one row, or to each of several."""
         ordered = iter(answers)
         if known is not None:
-            answers = [next(ordered) if is_known else wordless for is_known in known]
+            answers = [next(ordered) if is_known else empty for is_known in known.tolist()]
         plain = [store.plain(answer) for answer in answers]
         return plain[0] if self.is_single else {"results": plain}
 
@@ -80,10 +92,10 @@ class Probe(RowsRequest, kw_only=True):
     radius: Whole | None = None
     limit: Natural | None = None
 
-    async def answer(self, store: ServedStore) -> object:
-        """Probe; many rows in a thread, so that others are answered meanwhile."""
-        rows, known = self.read(store)
-        answers = await _ask(lambda: store.probe(rows, self.radius, self.limit), len(rows))
+    async def answer(self, store: Served) -> object:
+        """Probe; many rows in a thread."""
+        rows, known = await self.read(store)
+        answers = await store.probe(rows, self.radius, self.limit)
         return self.answers(store, answers, known, Answer())
 
 
@@ -92,21 +104,22 @@ class Nearest(RowsRequest, kw_only=True):
 
     count: Natural = 10
 
-    async def answer(self, store: ServedStore) -> object:
-        """Look in a thread: it may scan the store."""
-        rows, known = self.read(store)
-        answers = await asyncio.to_thread(store.nearest, rows, self.count)
+    async def answer(self, store: Served) -> object:
+        """Look in a thread."""
+        rows, known = await self.read(store)
+        answers = await store.nearest(rows, self.count)
         return self.answers(store, answers, known, Answer())
 
 
-class Compare(Request, kw_only=True):
+class Compare(Struct, forbid_unknown_fields=True, kw_only=True):
     """The number of bits in which two fingerprints differ."""
 
+    right: ClassVar[Right] = Right.READ
     a: Fingerprint
     b: Fingerprint
 
-    async def answer(self, store: ServedStore) -> object:
-        """Compare without the store, whose width counts."""
+    async def answer(self, store: Served) -> object:
+        """Return ``distance``."""
         return {"distance": store.compare(self.a, self.b)}
 
 
@@ -121,8 +134,8 @@ class OfferedRows(RowsRequest, kw_only=True):
     ids: list[Id] | None = None
     durable: bool = True
 
-    def known_ids(self, known: list[bool] | None) -> list[Id]:
-        """Return the ids of the rows that have words."""
+    def known_ids(self, known: Flags | None) -> list[Id]:
+        """Return the ids of the rows that have content."""
         if (self.id is None) == (self.ids is None):
             raise InputError("a request has an id for each row: id or ids")
         ids = self.ids if self.id is None else [self.id]
@@ -130,7 +143,7 @@ class OfferedRows(RowsRequest, kw_only=True):
         if known is None:
             return ids
         if len(ids) != len(known):
-            raise InputError(f"{len(ids):,} ids for {len(known):,} texts")
+            raise InputError(f"{len(ids):,} ids for {len(known):,} rows")
         return [identifier for identifier, is_known in zip(ids, known, strict=True) if is_known]
 
 
@@ -140,12 +153,11 @@ class ProbeInsert(OfferedRows, kw_only=True):
     method: ClassVar[str] = "probe_insert"
     radius: Whole | None = None
 
-    async def answer(self, store: ServedStore) -> object:
+    async def answer(self, store: Served) -> object:
         """Decide about each row, in order."""
-        rows, known = self.read(store)
-        answers = await store.decide(
-            self.method, rows, self.known_ids(known), self.radius, self.durable
-        )
+        rows, known = await self.read(store)
+        ids = self.known_ids(known)
+        answers = await store.decide(self.method, rows, ids, self.radius, self.durable)
         return self.answers(store, answers, known, Answer(inserted=False, reason=NO_WORDS))
 
 
@@ -160,9 +172,9 @@ class Insert(OfferedRows, kw_only=True):
 
     method: ClassVar[str] = "insert"
 
-    async def answer(self, store: ServedStore) -> object:
-        """Return how many pairs of fingerprint and id are new."""
-        rows, known = self.read(store)
+    async def answer(self, store: Served) -> object:
+        """Return how many pairs of row and id are new."""
+        rows, known = await self.read(store)
         count = await store.change(self.method, rows, self.known_ids(known), self.durable)
         return {"changed": count}
 
@@ -173,17 +185,17 @@ class Upsert(Insert, kw_only=True):
     method: ClassVar[str] = "upsert"
 
 
-class Delete(Request, kw_only=True):
+class Delete(Struct, forbid_unknown_fields=True, kw_only=True):
     """Delete ids, fingerprints with all their ids, or pairs of both."""
 
-    right = Right.WRITE
+    right: ClassVar[Right] = Right.WRITE
     id: Id | None = None
     ids: list[Id] | None = None
     fingerprint: Fingerprint | None = None
     fingerprints: list[Fingerprint] | None = None
     durable: bool = True
 
-    async def answer(self, store: ServedStore) -> object:
+    async def answer(self, store: Served) -> object:
         """Return how many were removed, and how many were not there."""
         ids = self.ids if self.id is None else [self.id]
         fingerprints = self.fingerprints if self.fingerprint is None else [self.fingerprint]
@@ -194,10 +206,7 @@ class Delete(Request, kw_only=True):
         return deleted._asdict()
 
 
-Operation = Literal[
-    "probe", "nearest", "compare", "probe-insert", "probe-upsert", "insert", "upsert", "delete"
-]
-OPERATIONS: dict[Operation, type[Request]] = {
+OPERATIONS: dict[str, type[Operation]] = {
     "probe": Probe,
     "nearest": Nearest,
     "compare": Compare,
@@ -207,7 +216,3 @@ OPERATIONS: dict[Operation, type[Request]] = {
     "upsert": Upsert,
     "delete": Delete,
 }
-
-
-async def _ask(work: Callable[[], list[Answer]], rows: int) -> list[Answer]:
-    return work() if rows <= AT_ONCE else await asyncio.to_thread(work)

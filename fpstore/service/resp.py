@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from fpstore import __version__
 from fpstore.errors import FpstoreError, InputError
 from fpstore.service.access import Access, Right
+from fpstore.service.commits import Answer
 from fpstore.service.resp_format import (
     ProtocolError,
     ReplyError,
@@ -19,7 +20,7 @@ from fpstore.service.resp_format import (
     Status,
     encode,
 )
-from fpstore.service.served import NO_WORDS, Answer, ServedStore
+from fpstore.service.served import NO_WORDS, Served
 from fpstore.service.service import Service
 
 OK = Status("OK")
@@ -167,7 +168,9 @@ class RespConnection(asyncio.Protocol):
             self._is_closing = True
             return
         name = first[0].upper()
-        with self._service.metrics.time(name.decode("ascii", "replace").lower()) as timed:
+        is_known = name in QUERIES or name in CHANGES or name in COMMANDS
+        label = name.decode().lower() if is_known else "unknown"  # or clients could make up labels
+        with self._service.metrics.time(label) as timed:
             try:
                 self._check(name)
                 if name not in QUERIES:
@@ -225,12 +228,12 @@ class RespConnection(asyncio.Protocol):
         values = [_text(query.value) for query in batch]
         known = [True] * len(batch)
         if query.of_text:
-            rows, flags = store.rows_of_texts(values)
+            rows, flags = await store.rows_of_items("texts", values)
             known = flags.tolist()
         else:
             rows = store.rows(values)
         if query.id is None:
-            answers = store.probe(rows, query.radius, query.limit)
+            answers = await store.probe(rows, query.radius, query.limit)
         else:
             ids = store.ids_of_texts(
                 [_text(q.id or b"") for q, is_known in zip(batch, known, strict=True) if is_known]
@@ -271,11 +274,11 @@ class RespConnection(asyncio.Protocol):
         store = self._service.store(_text(arguments[0]))
         options = _options(arguments[2:], b"COUNT")
         rows = store.rows([_text(arguments[1])])
-        answers = await asyncio.to_thread(store.nearest, rows, options.get(b"COUNT", 10))
+        answers = await store.nearest(rows, options.get(b"COUNT", 10))
         return _reply_of(store, answers[0])
 
     async def _count(self, arguments: list[bytes]) -> object:
-        return len(self._service.store(_text(arguments[0])).store.ids)
+        return self._service.store(_text(arguments[0])).sizes()["ids"]
 
     async def _ids(self, arguments: list[bytes]) -> object:
         return self._service.store(_text(arguments[0])).ids_of(_text(arguments[1]))
@@ -326,8 +329,8 @@ class RespConnection(asyncio.Protocol):
     async def _info(self, _: list[bytes]) -> object:
         lines = ["# Server", f"fpstore_version:{__version__}", "# Stores"]
         for name, served in self._service.stores.items():
-            totals = served.store.snapshot().totals
-            lines.append(f"{name}:fingerprints={totals.fingerprints},ids={totals.ids}")
+            sizes = served.sizes().items()
+            lines.append(f"{name}:{','.join(f'{key}={size}' for key, size in sizes)}")
         return "\r\n".join([*lines, ""])
 
     async def _command(self, _: list[bytes]) -> object:
@@ -376,10 +379,8 @@ class _RefusedError(FpstoreError):
         self.code = code
 
 
-def _reply_of(store: ServedStore, answer: Answer) -> object:
-    matches = [
-        [store.width.text(match.fingerprint), match.distance, match.ids] for match in answer.matches
-    ]
+def _reply_of(store: Served, answer: Answer) -> object:
+    matches = [[*store.fields(match).values()] for match in answer.matches]
     if answer.inserted is None:
         return matches
     return [int(answer.inserted), answer.reason, matches]

@@ -147,6 +147,10 @@ def encode(reply: object, version: int, out: bytearray) -> None:
             out += b"#t\r\n" if reply else b"#f\r\n"
         case int():
             out += b":%d\r\n" % reply
+        case float() if version == 3:
+            out += b",%b\r\n" % repr(reply).encode()
+        case float():
+            encode(repr(reply), version, out)
         case Status(text):
             out += b"+%b\r\n" % text.encode()
         case ReplyError(message, code):

@@ -1,23 +1,24 @@
-"""A store that is served: what clients may ask, and in which form."""
+"""A store or an index that is served: what clients may ask, and in which form."""
 
 from __future__ import annotations
 
+import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from typing import Any, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
-from fpstore.base.width import Width
+from fpstore.base.aliases import Flags
+from fpstore.base.arguments import check_whole
 from fpstore.errors import InputError, NotStoredError, show
-from fpstore.hashing.registry import from_description
-from fpstore.io.check import check_fingerprints, parse_integer_id
-from fpstore.query.matches import MatchList
-from fpstore.service.commits import Change, Committer, Decision
+from fpstore.hashing.base import Hasher
+from fpstore.io.check import parse_integer_id
+from fpstore.lsh.store import LshStore
+from fpstore.service.commits import Answer, Change, Committer
 from fpstore.store import Store
 
 NEAR, STORED, NO_WORDS = "near", "stored", "no words"  # why a row was not inserted
+AT_ONCE = 256  # rows that are probed in the thread of the loop; more go to another thread
+CHARACTERS_AT_ONCE = 1 << 16  # of texts that are hashed in the thread of the loop
 
 
 class Limits(NamedTuple):
@@ -43,175 +44,174 @@ class Limits(NamedTuple):
     seconds: float = 60.0
 
 
-class Answer(NamedTuple):
-    """The answer to one query or one offered row."""
+class Served(ABC):
+    """A store or an index by the name that clients use.
 
-    matches: MatchList[Any] = MatchList()
-    inserted: bool | None = None
-    reason: str | None = None
-
-
-class ServedStore:
-    """A store by its name. Reads are answered at once; changes are made by a thread.
-
-    Rows are arrays as :func:`fpstore.build` takes them.
+    Short reads are answered in the thread of the loop, long ones in another; changes are made by a
+    thread of their own. Rows are what the store makes of fingerprints or texts.
     """
 
-    def __init__(
-        self, name: str, store: Store[Any], limits: Limits, call_back: Callable[..., object]
-    ) -> None:
-        self.name, self.store, self._limits = name, store, limits
-        self.width = Width(store.width)
-        self._committer = Committer(store, call_back)
+    source: Store[Any] | LshStore[Any]
+
+    def __init__(self, name: str, limits: Limits, call_back: Callable[..., object]) -> None:
+        self.name, self._limits = name, limits
+        self._committer = Committer(self.source, call_back)
 
     def close(self) -> None:
         """Make the changes that wait, and close the store."""
         self._committer.close()
-        self.store.close()
+        self.source.close()
 
-    @cached_property
-    def _hasher(self) -> Any:
-        description = self.store.fingerprinter
-        if description is None:
-            raise InputError(
-                f"the store {self.name} does not know how its fingerprints were made: send "
-                "fingerprints, or build it with a fingerprinter"
-            )
-        return from_description(description)
+    # rows
 
-    def rows(self, fingerprints: Sequence[str | int]) -> npt.NDArray[Any]:
-        """Return fingerprints in hexadecimal digits, or numbers up to 64 bits, as an array."""
-        self._check_count(len(fingerprints))
-        return self._array(check_fingerprints(list(fingerprints), self.width))
+    @abstractmethod
+    def rows(self, fingerprints: Sequence[str | int]) -> Any:
+        """Return rows of fingerprints in hexadecimal digits, or numbers up to 64 bits."""
 
-    def rows_of_bytes(self, data: bytes) -> npt.NDArray[Any]:
-        """Return fingerprints in big-endian bytes, one after the other, as an array."""
-        size = self.width.bytes
-        if len(data) % size:
-            raise InputError(f"fingerprints have {size} bytes each, got {len(data)} bytes")
-        self._check_count(len(data) // size)
-        return self._array(self.width.from_bytes(np.frombuffer(data, np.uint8)))
+    @abstractmethod
+    def rows_of_bytes(self, data: bytes) -> Any:
+        """Return rows of fingerprints in big-endian bytes, one after the other."""
 
-    def rows_of_texts(self, texts: Sequence[str]) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
-        """Return the fingerprints of texts that have words, and a flag for each text."""
-        self._check_count(len(texts))
-        fingerprints, known = self._hasher.fingerprints(list(texts), empty="mask")
-        return fingerprints[known], known
+    async def rows_of_items(self, kind: str, items: Sequence[Any]) -> tuple[Any, Flags]:
+        """Return rows of the items that have content, and a flag for each item.
 
-    def _array(self, rows: Any) -> npt.NDArray[Any]:
-        array: npt.NDArray[Any] = self.width.to_array(rows)
-        return array
+        ``kind`` is "texts", "pictures" (bytes of files) or "vectors".
+        """
+        self._check_count(len(items))
+        if self.hasher.items != kind:
+            raise InputError(f"{self.name} takes {self.hasher.items}, not {kind}")
+        if kind == "texts" and sum(map(len, items)) <= CHARACTERS_AT_ONCE:
+            return self._hash(items)
+        return await asyncio.to_thread(self._hash, items)
 
-    def _check_count(self, count: int) -> None:
-        if count > self._limits.rows:
-            raise InputError(f"a request takes at most {self._limits.rows:,} rows, got {count:,}")
+    @property
+    @abstractmethod
+    def hasher(self) -> Hasher[Any]:
+        """What makes rows of texts, pictures or vectors; InputError if there is nothing."""
 
-    def probe(
-        self, rows: npt.NDArray[Any], radius: int | None = None, limit: int | None = None
+    @abstractmethod
+    def _hash(self, items: Sequence[Any]) -> tuple[Any, Flags]: ...
+
+    # questions
+
+    async def probe(
+        self, rows: Any, radius: int | None = None, limit: int | None = None
     ) -> list[Answer]:
-        """Return the matches of each row."""
-        most = self._limits.matches if limit is None else min(limit, self._limits.matches)
-        if len(rows) != 1:
-            matches = self.store.probe_many(rows, radius, limit=most, threads=1)
-            return [Answer(match_list) for match_list in matches]
-        found = self.store.probe(rows[0], radius)  # a tenth of the time of a batch of one
-        if len(found) > most:
-            found = MatchList(found[:most])
-            found.more = True
-        return [Answer(found)]
+        """Return the matches of each row, by default within the radius of the store."""
+        most = self._most(limit, "limit")
+        if len(rows) > AT_ONCE or (radius is not None and radius > self.source.radius):
+            return await asyncio.to_thread(self._probe, rows, radius, most)
+        return self._probe(rows, radius, most)
 
-    def nearest(self, rows: npt.NDArray[Any], count: int) -> list[Answer]:
-        """Return the nearest fingerprints of each row."""
-        matches = self.store.nearest_many(rows, min(count, self._limits.matches), threads=1)
-        return [Answer(match_list) for match_list in matches]
+    @abstractmethod
+    def _probe(self, rows: Any, radius: int | None, most: int) -> list[Answer]: ...
+
+    @abstractmethod
+    async def nearest(self, rows: Any, count: int) -> list[Answer]:
+        """Return the nearest fingerprints of each row, at any distance."""
+
+    @abstractmethod
+    def compare(self, a: str | int, b: str | int) -> int:
+        """Return the number of bits in which two fingerprints differ."""
+
+    @abstractmethod
+    def fingerprints_of(self, identifier: int | str) -> list[str]:
+        """Return the fingerprints of an id; NotStoredError if it is not stored."""
+
+    @abstractmethod
+    def ids_of(self, fingerprint: str) -> list[Any]:
+        """Return the ids of a fingerprint; NotStoredError if it is not stored."""
+
+    @abstractmethod
+    def sizes(self) -> dict[str, int]:
+        """Return the numbers of what is stored."""
+
+    # changes
 
     async def decide(
         self,
         method: str,
-        rows: npt.NDArray[Any],
+        rows: Any,
         ids: Sequence[Any],
         radius: int | None = None,
         durable: bool = True,
     ) -> list[Answer]:
         """Insert the rows that have no near-duplicate, by ``probe_insert`` or ``probe_upsert``."""
+        if not hasattr(self.source, method):
+            raise InputError(f"{self.name} is an LSH index, which has no {method}")
         self._check_ids(rows, ids)
         if not len(rows):
             return []
         change = Change(f"{method}_many", rows, list(ids), radius, durable)
-        decisions: list[Decision] = await self._committer.submit(change)
+        answers: list[Answer] = await self._committer.submit(change)
+        self._changed()
         return [
-            Answer(decision.matches, decision.inserted, _reason(decision, identifier))
-            for decision, identifier in zip(decisions, ids, strict=True)
+            answer
+            if answer.inserted
+            else answer._replace(reason=STORED if self._holds(answer, identifier) else NEAR)
+            for answer, identifier in zip(answers, ids, strict=True)
         ]
 
     async def change(
-        self,
-        method: str,
-        rows: npt.NDArray[Any] | None,
-        ids: Sequence[Any] | None,
-        durable: bool = True,
+        self, method: str, rows: Any, ids: Sequence[Any] | None, durable: bool = True
     ) -> Any:
         """Make a change by ``insert``, ``upsert`` or ``delete``; return what the method returns."""
         if rows is not None and ids is not None:
             self._check_ids(rows, ids)
         change = Change(method, rows, None if ids is None else list(ids), durable=durable)
-        return await self._committer.submit(change)
+        outcome = await self._committer.submit(change)
+        self._changed()
+        return outcome
 
-    def _check_ids(self, rows: npt.NDArray[Any], ids: Sequence[Any]) -> None:
-        if len(ids) != len(rows):
-            raise InputError(f"{len(ids):,} ids for {len(rows):,} fingerprints")
-        self._check_count(len(ids))
+    @abstractmethod
+    def _changed(self) -> None:
+        """Hear that a change was made."""
+
+    @abstractmethod
+    def _holds(self, answer: Answer, identifier: object) -> bool:
+        """Return whether the matches of a row have the row itself, with its id."""
 
     def ids_of_texts(self, texts: Sequence[str]) -> list[int] | list[str]:
         """Return ids that came as texts, as integers in a store whose ids are integers."""
-        totals = self.store.snapshot().totals
-        if totals.id_kind == "string" or not totals.ids:
+        kind, count = self._id_kind
+        if kind == "string" or not count:
             return list(texts)
         return [parse_integer_id(text, plain=True) for text in texts]
 
-    def fingerprints_of(self, identifier: int | str) -> list[str]:
-        """Return the fingerprints of an id; NotStoredError if it is not stored."""
-        _, rows = self.store.fingerprints_of([identifier])
-        if not len(rows):
-            raise NotStoredError(f"the store {self.name} has no id {show(identifier)}")
-        digits: list[str] = self.width.texts(check_fingerprints(rows, self.width))
-        return digits
+    @property
+    @abstractmethod
+    def _id_kind(self) -> tuple[str | None, int]:
+        """The kind of the ids, and their number."""
 
-    def ids_of(self, fingerprint: str) -> list[Any]:
-        """Return the ids of a fingerprint; NotStoredError if it is not stored."""
-        _, ids = self.store.ids_of(self.rows([fingerprint]))
-        if not len(ids):
-            raise NotStoredError(f"the store {self.name} has no fingerprint {fingerprint}")
-        plain: list[Any] = ids if isinstance(ids, list) else ids.tolist()
-        return plain
+    # answers
 
-    def compare(self, a: str | int, b: str | int) -> int:
-        """Return the number of bits in which two fingerprints differ."""
-        first, second = check_fingerprints([a, b], self.width)
-        return int(np.bitwise_count(first ^ second).sum())
+    @abstractmethod
+    def fields(self, match: Any) -> dict[str, Any]:
+        """Return a match as JSON has it."""
 
     def plain(self, answer: Answer) -> dict[str, Any]:
         """Return an answer as JSON has it, with fingerprints in hexadecimal digits."""
-        matches = answer.matches
-        out: dict[str, Any] = {
-            "matches": [
-                {
-                    "fingerprint": self.width.text(match.fingerprint),
-                    "distance": match.distance,
-                    "ids": match.ids,
-                }
-                for match in matches
-            ],
-            "more": matches.more,
-        }
+        out = {"matches": [self.fields(match) for match in answer.matches], "more": answer.more}
         if answer.inserted is not None:
             out |= {"inserted": answer.inserted, "reason": answer.reason}
         return out
 
+    # checks
 
-def _reason(decision: Decision, identifier: object) -> str | None:
-    """Return why a row was not inserted; None if it was."""
-    if decision.inserted:
-        return None
-    is_stored = any(match.distance == 0 and identifier in match.ids for match in decision.matches)
-    return STORED if is_stored else NEAR
+    def _most(self, count: int | None, name: str) -> int:
+        """Return how many matches a query gets; InputError for less than one."""
+        if count is None:
+            return self._limits.matches
+        return min(check_whole(count, 1, 2**64 - 1, name), self._limits.matches)
+
+    def _check_ids(self, rows: Any, ids: Sequence[Any]) -> None:
+        if len(ids) != len(rows):
+            raise InputError(f"{len(ids):,} ids for {len(rows):,} rows")
+        self._check_count(len(ids))
+
+    def _check_count(self, count: int) -> None:
+        if count > self._limits.rows:
+            raise InputError(f"a request takes at most {self._limits.rows:,} rows, got {count:,}")
+
+    def _not_stored(self, kind: str, value: object) -> NotStoredError:
+        return NotStoredError(f"the store {self.name} has no {kind} {show(value)}")

@@ -99,7 +99,7 @@ async def serve(
     listening: Listening,
     ended: asyncio.Event,
     ready: Callable[[], object],
-    **opening: Any,
+    mode: str,
 ) -> None:
     """Open the stores, and answer until ``ended`` is set; then answer what was asked, and close."""
     connections = set[RespConnection]()
@@ -118,7 +118,7 @@ async def serve(
             )
             server = _HttpServer(config)
             http_task = asyncio.ensure_future(server.serve(sockets=[listening.http]))
-        await service.open(**opening)
+        await service.open(mode)
         if listening.resp is not None:
             resp = await asyncio.get_running_loop().create_server(
                 lambda: RespConnection(service, access, connections), sock=listening.resp

@@ -6,11 +6,19 @@ import asyncio
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from fpstore.api import open_store
+import fpstore.api as api
 from fpstore.errors import InputError, StoreNotFoundError, show
+from fpstore.format.manifest import is_index, is_sharded
+from fpstore.lsh.store import LshStore
 from fpstore.service.metrics import Metrics
-from fpstore.service.served import Limits, ServedStore
+from fpstore.service.served import Limits, Served
+from fpstore.service.served_index import ServedIndex
+from fpstore.service.served_store import ServedStore
+from fpstore.store import Store
+
+MERGE_AT = 0.1  # changes for each fingerprint in the tables
 
 
 class Service:
@@ -18,18 +26,24 @@ class Service:
 
     def __init__(self, paths: Mapping[str, str | os.PathLike[str]], limits: Limits) -> None:
         self._paths, self.limits = dict(paths), limits
-        self.stores: dict[str, ServedStore] = {}
+        self.stores: dict[str, Served] = {}
         self.metrics = Metrics(self.stores)
         self.is_open = False
 
-    async def open(self, mode: str = "r+", merge_at: float | None = 0.1) -> None:
-        """Open all stores for a server that runs in this loop."""
+    async def open(self, mode: str) -> None:
+        """Open all stores for a server that runs in this loop.
+
+        Sharded stores are read, also with "r+": nothing changes them.
+        """
         call_back = asyncio.get_running_loop().call_soon_threadsafe
         try:
             for name, path in self._paths.items():
-                share = merge_at if mode == "r+" else None
-                store = await asyncio.to_thread(open_store, path, mode, merge_at=share)
-                self.stores[name] = ServedStore(name, store, self.limits, call_back)
+                source = await asyncio.to_thread(_open, path, mode)
+                self.stores[name] = (
+                    ServedIndex(name, source, self.limits, call_back, MERGE_AT)
+                    if isinstance(source, LshStore)
+                    else ServedStore(name, source, self.limits, call_back)
+                )
         except BaseException:
             self.close()
             raise
@@ -41,7 +55,7 @@ class Service:
         while self.stores:
             self.stores.popitem()[1].close()
 
-    def store(self, name: str | None) -> ServedStore:
+    def store(self, name: str | None) -> Served:
         """Return a store; without a name the only one."""
         if not self.is_open:
             raise StoreNotFoundError("the stores are being opened")
@@ -53,6 +67,12 @@ class Service:
         if name not in self.stores:
             raise StoreNotFoundError(f"this server has no store {show(name)}")
         return self.stores[name]
+
+
+def _open(path: str | os.PathLike[str], mode: str) -> Store[Any] | LshStore[Any]:
+    if mode == "r" or is_sharded(Path(path)):
+        return api.open(path)
+    return api.open(path, "r+", merge_at=None if is_index(Path(path)) else MERGE_AT)
 
 
 def name_stores(paths: Sequence[str]) -> dict[str, str]:

@@ -60,15 +60,10 @@ def get(served, path, headers=None):
     return request(served, "GET", path, None, headers)
 
 
-def exchange(served, data, close=False):
-    """Send bytes to the port of RESP; return all that comes until the server closes or is silent.
-
-    With ``close``, the client ends its side first.
-    """
+def exchange(served, data):
+    """Send bytes to the port of RESP; return all that comes until the server closes."""
     with socket.create_connection(("127.0.0.1", served.resp), timeout=START_SECONDS) as connection:
         connection.sendall(data)
-        if close:
-            connection.shutdown(socket.SHUT_WR)
         received = b""
         while part := connection.recv(1 << 16):
             received += part

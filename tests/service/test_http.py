@@ -1,6 +1,8 @@
 """Stores over HTTP, served by a real process."""
 
+import asyncio
 import json
+import resource
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +13,10 @@ import pytest
 from serving import get, post, server
 
 import fpstore
+from fpstore.service.access import Access
+from fpstore.service.http import HttpInterface
+from fpstore.service.served import Limits
+from fpstore.service.service import Service
 
 TEXT = "the quick brown fox jumps over the lazy dog and runs away"
 
@@ -123,6 +129,8 @@ def test_one_of_many_clients_inserts(tmp_path):
         ("/stores/numbers/insert", {"fingerprint": 7, "id": "a"}, 400, "ids are integers"),
         ("/stores/numbers/insert", {"fingerprint": 7}, 400, "an id for each row"),
         ("/stores/numbers/insert", {"fingerprints": [7], "ids": [1, 2]}, 400, "2 ids for 1"),
+        ("/stores/a/probe", {"fingerprint": 7, "limit": 0}, 400, "Expected `int` >= 1"),
+        ("/stores/a/nearest", {"fingerprint": 7, "count": 0}, 400, "Expected `int` >= 1"),
         ("/stores/a/delete", {}, 400, "ids or fingerprints to delete"),
         ("/stores/b/probe", {"fingerprint": 7}, 404, "no store 'b'"),
         ("/probe", {"fingerprint": 7}, 400, "several stores: name one of a, numbers"),
@@ -216,3 +224,63 @@ def test_clients_that_are_gone_leave_nothing_behind(tmp_path):
         process.process.terminate()
         assert process.process.wait(30) == 0
         assert process.process.stderr.read() == ""
+
+
+def test_ids_in_the_query_are_taken_as_they_are(tmp_path):
+    path, headers = tmp_path / "s.fps", {"content-type": "application/octet-stream"}
+    fpstore.build(path, [], ids=[], width=64).close()
+    with server(path) as process:
+        raw = np.array([7, 1 << 40], ">u8").tobytes()
+        assert post(process, "/insert?ids=a,b&ids=c", raw, headers) == (200, {"changed": 2})
+        assert get(process, "/ids/a,b")[0] == 200
+
+
+def test_a_full_disk_refuses_a_change_and_keeps_the_server(tmp_path):
+    """The server may write no file of more than a megabyte."""
+    path = tmp_path / "s.fps"
+    fpstore.build(path, [], ids=[], width=64).close()
+    rows = np.random.default_rng(7).integers(0, 1 << 63, 60_000, np.uint64).tolist()
+    stored = 0
+    with server(path) as process:
+        resource.prlimit(process.process.pid, resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+        for start in range(0, len(rows), 1_000):
+            part = rows[start : start + 1_000]
+            ids = [f"id number {start + place}" for place in range(len(part))]
+            status, answer = post(process, "/insert", {"fingerprints": part, "ids": ids})
+            if status != 200:
+                break
+            stored += answer["changed"]
+        assert (status, answer["error"]["type"]) == (507, "StorageError")
+        _, answer = post(process, "/probe", {"fingerprints": rows, "radius": 0})
+        assert [len(one["matches"]) for one in answer["results"]] == [
+            int(place < stored) for place in range(len(rows))
+        ]
+    with fpstore.open(path) as store:
+        assert len(store) == stored
+
+
+def test_requests_before_the_stores_are_open():
+    """The application answers, as a server does that is opening large stores."""
+    app = HttpInterface(Service({"s": "nowhere"}, Limits()), Access()).app()
+
+    async def ask(path, method):
+        sent = []
+        scope = {
+            "type": "http",
+            "method": method,
+            "path": path,
+            "query_string": b"",
+            "headers": [(b"content-type", b"application/json")],
+        }
+
+        async def receive():
+            return {"type": "http.request", "body": b'{"fingerprint": 1}', "more_body": False}
+
+        async def send(message):
+            sent.append(message)
+
+        await app(scope, receive, send)
+        return sent[0]["status"], json.loads(sent[1]["body"])["error"]["message"]
+
+    for path, method in [("/health", "GET"), ("/probe", "POST"), ("/stores/s/probe", "POST")]:
+        assert asyncio.run(ask(path, method)) == (503, "the stores are being opened")

@@ -90,6 +90,8 @@ def test_refusals(client):
         (["FP.PROBE", "a", "0000000000000007", "RADIUS"], "without its number"),
         (["FP.PROBE", "a", "0000000000000007", "RADIUS", "-1"], "expected a number"),
         (["FP.PROBE", "a", "0000000000000007", "NOSYNC", "1"], "no such option"),
+        (["FP.PROBE", "a", "0000000000000007", "LIMIT", "0"], "from 1 to"),
+        (["FP.NEAREST", "a", "0000000000000007", "COUNT", "0"], "from 1 to"),
         (["FP.INSERT", "n", "0000000000000007", "x"], "not an unsigned integer"),
         (["FP.INSERT", "a", "0000000000000007"], "expected STORE FINGERPRINT ID"),
         (["FP.TEXTPROBE", "n", "a text"], "does not know how"),

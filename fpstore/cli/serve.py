@@ -10,6 +10,7 @@ from pathlib import Path
 from fpstore.cli import options
 from fpstore.cli.options import argument, option
 from fpstore.cli.verb import Arguments, translate_usage_errors, verb
+from fpstore.disk.refusals import translate_refusals
 from fpstore.errors import InputError, StorageError
 from fpstore.io.packages import import_package
 
@@ -30,6 +31,13 @@ TOKEN, READ_TOKEN = "FPSTORE_TOKEN", "FPSTORE_READ_TOKEN"
     option(
         "--read-token-file FILE",
         f"A file with a token that may only read; by default the variable {READ_TOKEN}.",
+    ),
+    option("--tls-certificate FILE", "Encrypt, with this certificate and its chain in PEM format."),
+    option("--tls-key FILE", "The key of the certificate."),
+    option(
+        "--log FILE",
+        "Append a line of JSON for each request, or batch of a pipeline, and for each fault; - for "
+        "standard error.",
     ),
     *options.RESULT,
 )
@@ -52,8 +60,9 @@ def serve(args: Arguments) -> None:
     import_package("starlette", USER)
     import_package("uvicorn", USER)
     from fpstore.service.access import Access
+    from fpstore.service.log import log_to
     from fpstore.service.served import Limits
-    from fpstore.service.server import Address, Listening
+    from fpstore.service.server import Address, Listening, Tls
     from fpstore.service.server import serve as run
     from fpstore.service.service import Service, name_stores
 
@@ -64,11 +73,19 @@ def serve(args: Arguments) -> None:
         )
         if http is None and resp is None:
             raise InputError("a server without addresses serves nobody")
+        if (args.tls_certificate is None) != (args.tls_key is None):
+            raise InputError("a certificate needs its key: --tls-certificate and --tls-key")
+        tls = None if args.tls_key is None else Tls(args.tls_certificate, args.tls_key)
+        if tls is not None:
+            tls.context()  # or say now what is wrong
+        if args.log is not None:
+            with translate_refusals(args.log):
+                log_to(args.log)
         access = Access(_token(args.read_token_file, READ_TOKEN), _token(args.token_file, TOKEN))
         service = Service(name_stores(args.stores), Limits())
         listening = Listening.open(http, resp, access)
 
-    urls = listening.urls()
+    urls = listening.urls(tls)
 
     def tell() -> None:
         args.note(f"serving {', '.join(sorted(service.stores))} at {' and '.join(urls)}")
@@ -78,7 +95,7 @@ def serve(args: Arguments) -> None:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, ended.set)
         mode = "r" if args.read_only else "r+"
-        await run(service, access, listening, ended, tell, mode)
+        await run(service, access, listening, ended, tell, mode, tls)
 
     asyncio.run(main())
 

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
+from ipaddress import ip_address
 from typing import Any
 
 import msgspec
@@ -88,7 +89,8 @@ class HttpInterface:
     async def _respond(
         self, request: HttpRequest, name: str, answer: Callable[[], Awaitable[object]]
     ) -> Response:
-        with self._service.metrics.time(name) as timed:
+        client = None if request.client is None else request.client.host
+        with self._service.metrics.request(name, "http", client) as timed:
             try:
                 status, content = 200, await answer()
             except RequestError as error:
@@ -108,7 +110,16 @@ class HttpInterface:
 
     def _check(self, request: HttpRequest, right: Right) -> None:
         """Raise RequestError unless the token of a request has a right."""
+        headers = request.headers
+        origin = headers.get("origin")
+        if origin is not None and origin.partition("://")[2] != headers.get("host"):
+            raise RequestError(403, "the page of another site may not ask this server")
         if not self._access.is_guarded:
+            # a name that a stranger has given to this machine would make its pages ours
+            if not _is_address(request.url.hostname):
+                raise RequestError(
+                    403, "a server without tokens is asked at localhost or at an address"
+                )
             return
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         has = self._access.right(token.strip()) if scheme.lower() == "bearer" else None
@@ -199,6 +210,13 @@ class HttpInterface:
 
     async def _openapi(self, request: HttpRequest) -> Response:
         return Response(msgspec.json.encode(describe()), media_type=JSON)
+
+
+def _is_address(host: str | None) -> bool:
+    try:
+        return host == "localhost" or bool(ip_address(host or ""))
+    except ValueError:
+        return False
 
 
 def _query(request: HttpRequest) -> dict[str, Any]:

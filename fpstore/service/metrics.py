@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -9,15 +10,17 @@ from contextlib import contextmanager
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 
+from fpstore.service.log import REQUESTS
 from fpstore.service.served import Served
 
 SECONDS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10)
 
 
 class Timed:
-    """The status that a request will have."""
+    """A request under way; ``count`` is of requests that are one batch."""
 
     status: int | str = 200
+    count = 1
 
 
 class Metrics:
@@ -42,14 +45,25 @@ class Metrics:
         self._registry.register(self)
 
     @contextmanager
-    def time(self, operation: str) -> Iterator[Timed]:
-        """Count a request, and time it."""
+    def request(self, operation: str, interface: str, client: object) -> Iterator[Timed]:
+        """Count a request, time it, and log it."""
         timed, began = Timed(), time.perf_counter()
         try:
             yield timed
         finally:
-            self._seconds.labels(operation).observe(time.perf_counter() - began)
-            self._requests.labels(operation, str(timed.status)).inc()
+            seconds = time.perf_counter() - began
+            self._seconds.labels(operation).observe(seconds)
+            self._requests.labels(operation, str(timed.status)).inc(timed.count)
+            if REQUESTS.isEnabledFor(logging.INFO):
+                facts = {
+                    "interface": interface,
+                    "client": client,
+                    "operation": operation,
+                    "status": timed.status,
+                    "requests": timed.count,
+                    "seconds": round(seconds, 6),
+                }
+                REQUESTS.info("request", extra={"facts": facts})
 
     def text(self) -> bytes:
         """Return all metrics as Prometheus reads them."""

@@ -60,6 +60,7 @@ QUERIES = {
     b"FP.TEXTPROBEUPSERT": ("probe_upsert", True, True),
 }
 CHANGES = {b"FP.INSERT": "insert", b"FP.UPSERT": "upsert"}
+HTTP_WORDS = {b"POST", b"HOST:", b"GET", b"PUT", b"OPTIONS"}
 WRITES = {*CHANGES, b"FP.DEL", *(name for name, (_, _, has_id) in QUERIES.items() if has_id)}
 
 
@@ -88,6 +89,7 @@ class RespConnection(asyncio.Protocol):
         if len(self._connections) > self._service.limits.connections:
             self._reply(ReplyError("max number of clients reached"))
             transport.close()
+        self._client = (transport.get_extra_info("peername") or [None])[0]
         connection = transport.get_extra_info("socket")
         if connection is not None:  # a client that is gone without a word is noticed
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -168,9 +170,12 @@ class RespConnection(asyncio.Protocol):
             self._is_closing = True
             return
         name = first[0].upper()
+        if name in HTTP_WORDS:  # from the page of a stranger, whose browser can do no better
+            self._transport.abort()
+            return
         is_known = name in QUERIES or name in CHANGES or name in COMMANDS
         label = name.decode().lower() if is_known else "unknown"  # or clients could make up labels
-        with self._service.metrics.time(label) as timed:
+        with self._service.metrics.request(label, "resp", self._client) as timed:
             try:
                 self._check(name)
                 if name not in QUERIES:
@@ -178,6 +183,7 @@ class RespConnection(asyncio.Protocol):
                     return
                 query = _query(first)
                 batch = [query, *self._alike(query)]
+                timed.count = len(batch)
                 self._reply(*await self._answer_queries(batch))
             except FpstoreError as error:
                 timed.status = type(error).__name__

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from fpstore.errors import InputError, StorageError
 from fpstore.service.access import Access
@@ -17,6 +20,7 @@ from fpstore.service.resp import RespConnection
 from fpstore.service.service import Service
 
 BACKLOG = 2048
+MAX_HEAD_BYTES = 1 << 16  # of a request, with what came in one piece behind it
 
 
 class Address(NamedTuple):
@@ -58,12 +62,75 @@ class Address(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
+class _HttpProtocol(HttpToolsProtocol):
+    """A connection of HTTP whose heads come soon and are short, which uvicorn does not see to."""
+
+    def __init__(self, seconds: float, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self._seconds = seconds
+        self._timer: asyncio.TimerHandle | None = None
+        self._in_head, self._head_bytes = True, 0
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._start_timer()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._in_head:
+            self._head_bytes += len(data)
+            if self._head_bytes > MAX_HEAD_BYTES:
+                self.transport.abort()
+        is_idle = self.cycle is None or self.cycle.response_complete
+        if is_idle and self._timer is None and self.timeout_keep_alive_task is None:
+            self._start_timer()
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._in_head, self._head_bytes = True, 0
+        self._start_timer()
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        self._stop_timer()
+        super().on_headers_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def _start_timer(self) -> None:
+        self._stop_timer()
+        self._timer = self.loop.call_later(self._seconds, self.transport.abort)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
 class _HttpServer(uvicorn.Server):
     """The server of HTTP; the process has its own handlers of signals."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Any:
         yield
+
+
+class Tls(NamedTuple):
+    """Files in PEM format: a certificate with its chain, and its key."""
+
+    certificate: str
+    key: str
+
+    def context(self) -> ssl.SSLContext:
+        """Return what encrypts connections; StorageError if the files are wrong."""
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        try:
+            context.load_cert_chain(self.certificate, self.key)
+        except OSError as error:  # of which SSLError is one
+            raise StorageError(f"{self.certificate}, {self.key}: {error}") from error
+        return context
 
 
 class Listening(NamedTuple):
@@ -83,9 +150,10 @@ class Listening(NamedTuple):
                 )
         return cls(*(None if address is None else address.listen() for address in (http, resp)))
 
-    def urls(self) -> list[str]:
+    def urls(self, tls: Tls | None) -> list[str]:
         """Return where clients find the server, with the ports that the system chose for 0."""
-        names = {"http": self.http, "redis": self.resp}
+        http, resp = ("http", "redis") if tls is None else ("https", "rediss")
+        names = {http: self.http, resp: self.resp}
         return [
             f"{scheme}://{Address(*listening.getsockname()[:2])}"
             for scheme, listening in names.items()
@@ -100,6 +168,7 @@ async def serve(
     ended: asyncio.Event,
     ready: Callable[[], object],
     mode: str,
+    tls: Tls | None = None,
 ) -> None:
     """Open the stores, and answer until ``ended`` is set; then answer what was asked, and close."""
     connections = set[RespConnection]()
@@ -108,6 +177,7 @@ async def serve(
         if listening.http is not None:
             config = uvicorn.Config(
                 HttpInterface(service, access).app(),
+                http=partial(_HttpProtocol, service.limits.seconds),  # type: ignore[arg-type]
                 lifespan="off",
                 log_config=None,
                 access_log=False,
@@ -115,13 +185,17 @@ async def serve(
                 timeout_keep_alive=int(service.limits.seconds),
                 timeout_graceful_shutdown=10,
                 server_header=False,
+                ssl_certfile=None if tls is None else tls.certificate,
+                ssl_keyfile=None if tls is None else tls.key,
             )
             server = _HttpServer(config)
             http_task = asyncio.ensure_future(server.serve(sockets=[listening.http]))
         await service.open(mode)
         if listening.resp is not None:
             resp = await asyncio.get_running_loop().create_server(
-                lambda: RespConnection(service, access, connections), sock=listening.resp
+                lambda: RespConnection(service, access, connections),
+                sock=listening.resp,
+                ssl=None if tls is None else tls.context(),
             )
         ready()
         stops = [asyncio.ensure_future(ended.wait()), *([http_task] if http_task else [])]

@@ -29,8 +29,8 @@ def server(*stores, options=(), environment=None):
         line = process.stderr.readline()
         assert line.startswith("fpstore: serving "), line
         urls = [urlsplit(word) for word in line.split() if "://" in word]
-        ports = {url.scheme: url.port for url in urls}
-        yield SimpleNamespace(process=process, http=ports["http"], resp=ports["redis"])
+        http, resp = (url.port for url in urls)
+        yield SimpleNamespace(process=process, http=http, resp=resp)
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)

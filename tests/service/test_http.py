@@ -270,7 +270,7 @@ def test_requests_before_the_stores_are_open():
             "method": method,
             "path": path,
             "query_string": b"",
-            "headers": [(b"content-type", b"application/json")],
+            "headers": [(b"host", b"localhost"), (b"content-type", b"application/json")],
         }
 
         async def receive():

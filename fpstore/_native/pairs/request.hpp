@@ -8,6 +8,7 @@
 namespace fpstore {
 
 constexpr unsigned kMaxPartBits = kTagBits / 2;
+constexpr size_t kGroupStarts = (size_t{1} << kMaxPartBits) + 1;  // of the groups, and their end
 constexpr uint64_t kSplitFrom =
     512;  // rows of a bucket that are worth bringing together by parts of their tags
 
@@ -35,7 +36,7 @@ struct JoinSide {
 struct GroupBuffers {
   uint64_t* places;
   uint16_t* tags;
-  uint64_t* starts;  // of the groups: 2^kMaxPartBits + 1
+  uint64_t* starts;  // of the groups: kGroupStarts
 };
 
 struct Join {
@@ -79,7 +80,7 @@ using JoinRows = bool (*)(const Join& join, JoinPlace* place, PairSink* sink, St
 struct OrderBuffers {
   uint64_t* rows;
   uint16_t* tags;
-  uint64_t* starts;  // of the groups: 2^kMaxPartBits + 1
+  uint64_t* starts;  // of the groups: kGroupStarts
 };
 
 // A table whose rows are linked: as a side of a join, but rows and tags change places.

@@ -60,13 +60,6 @@ JoinRules::JoinRules(Span<const uint8_t> permutation, Span<const uint64_t> bucke
   }
 }
 
-template <class Word, class Tag>
-TableSearch::TableSearch(const IndexedRows<Word, Tag>& rows, const JoinRules& rules)
-    : PairSearch(rows.words) {
-  check_rows(rows, rules);
-  bucket_bits_ = bits_of_buckets(rows.starts);
-}
-
 void PairSearch::more(PairSink* sink, Stopper* stop) {
   const InUse used(busy_);
   need(!stopped_, "it was stopped: what it had found is lost");
@@ -78,7 +71,8 @@ void PairSearch::more(PairSink* sink, Stopper* stop) {
 
 PairJoin::PairJoin(const JoinedRows& side, const JoinRules& rules, uint64_t first, uint64_t end,
                    const std::optional<JoinedRows>& opposite)
-    : TableSearch(side, rules) {
+    : PairSearch(rules.words) {
+  check_rows(side, rules);
   JoinSide facing{};
   if (opposite) {
     check_rows(*opposite, rules);
@@ -91,14 +85,15 @@ PairJoin::PairJoin(const JoinedRows& side, const JoinRules& rules, uint64_t firs
   if (largest >= kSplitFrom) {
     places_.reset(new uint64_t[largest]);
     group_tags_.reset(new uint16_t[largest + kSectionRoom / 2]);
+    group_starts_.reset(new uint64_t[kGroupStarts]);
   }
   join_ = {{side.rows, side.starts.data, bytes_of(side.tags)},
            facing,
            opposite.has_value(),
-           {places_.get(), group_tags_.get(), groups_.data()},
+           {places_.get(), group_tags_.get(), group_starts_.get()},
            rules.tables.data(),
            static_cast<unsigned>(rules.tables.size() - 1),
-           bucket_bits_,
+           bits_of_buckets(side.starts),
            rules.radius,
            rules.tag_mask,
            rules.inverse};
@@ -110,7 +105,8 @@ bool PairJoin::add(PairSink* sink, Stopper* stop) {
   return pair_kernels().join[words_ / 2](join_, &place_, sink, stop);
 }
 
-Linking::Linking(const LinkedRows& side, const JoinRules& rules) : TableSearch(side, rules) {
+Linking::Linking(const LinkedRows& side, const JoinRules& rules) : PairSearch(rules.words) {
+  check_rows(side, rules);
   const size_t buckets = side.starts.size - 1;
   if (rules.tables.back().flips && buckets > 1) {
     live_.reset(new uint64_t[buckets]);
@@ -120,17 +116,18 @@ Linking::Linking(const LinkedRows& side, const JoinRules& rules) : TableSearch(s
              rules.tables.back().both == 1 && largest >= kSplitFrom) {
     moved_.reset(new uint64_t[largest * words_]);
     moved_tags_.reset(new uint16_t[largest]);
+    group_starts_.reset(new uint64_t[kGroupStarts]);
   }
   links_ = {side.rows,
             side.starts.data,
             side.tags.data,
             rules.tables.data(),
             static_cast<unsigned>(rules.tables.size() - 1),
-            bucket_bits_,
+            bits_of_buckets(side.starts),
             rules.radius,
             rules.tag_mask,
             rules.inverse,
-            {moved_.get(), moved_tags_.get(), groups_.data()},
+            {moved_.get(), moved_tags_.get(), group_starts_.get()},
             live_.get(),
             stack_.get()};
   place_.end = buckets;  // all of them are searched

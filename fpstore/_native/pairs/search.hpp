@@ -75,18 +75,8 @@ class PairSearch {
   std::atomic<bool> busy_{false};
 };
 
-// A search in a table whose rows are indexed.
-class TableSearch : public PairSearch {
- protected:
-  template <class Word, class Tag>
-  TableSearch(const IndexedRows<Word, Tag>& rows, const JoinRules& rules);
-
-  unsigned bucket_bits_;
-  std::vector<uint64_t> groups_ = std::vector<uint64_t>((size_t{1} << kMaxPartBits) + 1);
-};
-
 // The pairs of one table, or of some of its buckets: of a set, or of that and an opposite one.
-class PairJoin : public TableSearch {
+class PairJoin : public PairSearch {
  public:
   PairJoin(const JoinedRows& side, const JoinRules& rules, uint64_t first, uint64_t end,
            const std::optional<JoinedRows>& opposite);
@@ -94,21 +84,21 @@ class PairJoin : public TableSearch {
  private:
   bool add(PairSink* sink, Stopper* stop) override;
 
-  std::unique_ptr<uint64_t[]> places_;  // where a large bucket is split
+  std::unique_ptr<uint64_t[]> places_, group_starts_;  // where a large bucket is split
   std::unique_ptr<uint16_t[]> group_tags_;
   Join join_{};
   JoinPlace place_{};
 };
 
 // Links the rows of a set that are near each other in one table.
-class Linking : public TableSearch {
+class Linking : public PairSearch {
  public:
   Linking(const LinkedRows& side, const JoinRules& rules);
 
  private:
   bool add(PairSink* sink, Stopper* stop) override;
 
-  std::unique_ptr<uint64_t[]> live_, stack_, moved_;
+  std::unique_ptr<uint64_t[]> live_, stack_, moved_, group_starts_;
   std::unique_ptr<uint16_t[]> moved_tags_;
   LinkTable links_{};
   LinkPlace place_{};

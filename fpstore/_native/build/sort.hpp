@@ -499,7 +499,7 @@ void permute_sort(const Permutation& p, const uint64_t* keys, size_t n, const So
     sort_rows(out, tmp, n, 0, bits, stop);
 }
 
-// The part of a permuted key by its leading bits, of which there may be none.
+// The number of the part that a permuted key is in: its leading bits, 0 to 63 of them.
 inline size_t part_of(uint64_t key, unsigned bits) { return key >> 1 >> (63 - bits); }
 
 template <class W>
@@ -519,7 +519,7 @@ void count_permuted(const Permutation& p, const uint64_t* keys, size_t n, unsign
 }
 
 template <class W>
-bool scatter_permuted(const Permutation& p, const uint64_t* keys, size_t n, const PartsOfKeys& to,
+bool scatter_permuted(const Permutation& p, const uint64_t* keys, size_t n, const ScatterOutput& to,
                       Stopper* stop) {
   using Row = typename W::Row;
   const auto each = [&](const auto& put) {

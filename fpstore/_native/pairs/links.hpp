@@ -110,8 +110,7 @@ struct LinkFlow {
     const unsigned most = own.flips < table.bucket_bits ? own.flips : table.bucket_bits;
     const uint32_t masks = uint32_t{1} << table.bucket_bits;
     while (at.asking || next()) {
-      const uint64_t bucket =
-          table.bucket_bits ? leading_word(all[at.row]) >> (64 - table.bucket_bits) : 0;
+      const uint64_t bucket = leading_bits(leading_word(all[at.row]), table.bucket_bits);
       for (; at.flipped <= most; ++at.flipped, at.mask = first_mask(at.flipped)) {
         const unsigned limit = limit_of(own, at.flipped);
         for (; at.mask < masks; at.mask = next_mask(at.mask, masks)) {

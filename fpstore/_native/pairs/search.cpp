@@ -28,9 +28,13 @@ const uint8_t* bytes_of(Span<const uint16_t> tags) {
 
 }  // namespace
 
+void check_ascent(Span<const uint64_t> starts) {
+  for (size_t i = 0; i + 1 < starts.size; ++i) need(starts[i] <= starts[i + 1], "starts descend");
+}
+
 void check_starts(Span<const uint64_t> starts, uint64_t rows) {
   need(starts.size >= 2 && starts[starts.size - 1] == rows, "the last start is the number of rows");
-  for (size_t i = 0; i + 1 < starts.size; ++i) need(starts[i] <= starts[i + 1], "starts descend");
+  check_ascent(starts);
 }
 
 uint64_t largest_bucket(Span<const uint64_t> starts, uint64_t first, uint64_t end) {
@@ -142,8 +146,8 @@ PartSearch::PartSearch(std::vector<PartedRows> sides, const JoinRules& rules, un
     : PairSearch(sides.at(0).words),
       sides_(std::move(sides)),
       rules_(rules),
-      bucket_bits_(bucket_bits),
       part_bits_(part_bits),
+      bits_(bucket_bits - part_bits),
       linked_(linked) {
   need(part_bits <= bucket_bits && bucket_bits <= kMaxBucketBits, "no such buckets");
   need(sides_.size() <= (linked ? 1 : 2), "one set is linked, or two are joined");
@@ -154,27 +158,24 @@ PartSearch::PartSearch(std::vector<PartedRows> sides, const JoinRules& rules, un
          "both sides have the same parts");
     need(side.starts.size && side.starts[side.starts.size - 1] <= side.count,
          "the parts run past the rows");
-    for (size_t p = 0; p + 1 < side.starts.size; ++p)
-      need(side.starts[p] <= side.starts[p + 1], "starts descend");
+    check_ascent(side.starts);
     const uint64_t most = largest_bucket(side.starts, 0, side.starts.size - 1);
     const bool moved = linked || !side.ordered;
-    parts_.push_back(
-        {std::unique_ptr<uint64_t[]>(moved ? new uint64_t[most * words_] : nullptr),
-         std::unique_ptr<uint16_t[]>(new uint16_t[most + kSectionRoom / 2]),
-         std::unique_ptr<uint64_t[]>(new uint64_t[(size_t{1} << (bucket_bits - part_bits)) + 2]),
-         nullptr, 0});
+    parts_.push_back({std::unique_ptr<uint64_t[]>(moved ? new uint64_t[most * words_] : nullptr),
+                      std::unique_ptr<uint16_t[]>(new uint16_t[most + kSectionRoom / 2]),
+                      std::unique_ptr<uint64_t[]>(new uint64_t[(size_t{1} << bits_) + 2]), nullptr,
+                      0});
   }
 }
 
 bool PartSearch::sort(Stopper* stop) {
-  const unsigned bits = bucket_bits_ - part_bits_;
   for (size_t i = 0; i < sides_.size(); ++i) {
     const PartedRows& side = sides_[i];
     Part& part = parts_[i];
     const uint64_t* const from = side.rows + side.starts[part_] * words_;
     part.count = side.starts[part_ + 1] - side.starts[part_];
     if (should_stop(stop, part.count)) return false;
-    sort_part({from, words_, part.count, part_bits_, bits}, part.rows.get(), part.starts.get(),
+    sort_part({from, words_, part.count, part_bits_, bits_}, part.rows.get(), part.starts.get(),
               part.tags.get());
     part.sorted = part.rows ? part.rows.get() : from;
   }
@@ -187,7 +188,7 @@ IndexedRows<Word, Tag> PartSearch::indexed(size_t side, Word* rows) const {
   return {rows,
           part.count,
           words_,
-          {part.starts.get(), (size_t{1} << (bucket_bits_ - part_bits_)) + 1},
+          {part.starts.get(), (size_t{1} << bits_) + 1},
           {part.tags.get(), part.count + kSectionRoom / 2}};
 }
 
@@ -198,7 +199,7 @@ std::unique_ptr<PairSearch> PartSearch::search() const {
     return indexed<const uint64_t, const uint16_t>(i, parts_[i].sorted);
   };
   return std::make_unique<PairJoin>(
-      side(0), rules_, 0, uint64_t{1} << (bucket_bits_ - part_bits_),
+      side(0), rules_, 0, uint64_t{1} << bits_,
       sides_.size() > 1 ? std::optional<JoinedRows>(side(1)) : std::nullopt);
 }
 

@@ -20,7 +20,8 @@ struct InUse {
   ~InUse() { busy = false; }
 };
 
-// Throws unless the starts ascend up to the number of rows.
+// Throw unless the starts ascend, and unless they end at the number of rows.
+void check_ascent(Span<const uint64_t> starts);
 void check_starts(Span<const uint64_t> starts, uint64_t rows);
 uint64_t largest_bucket(Span<const uint64_t> starts, uint64_t first, uint64_t end);
 
@@ -139,7 +140,7 @@ class PartSearch : public PairSearch {
 
   std::vector<PartedRows> sides_;
   const JoinRules& rules_;
-  unsigned bucket_bits_, part_bits_;
+  unsigned part_bits_, bits_;  // bits_: of the bucket, behind the bits of the part
   bool linked_;
   std::vector<Part> parts_;
   std::unique_ptr<PairSearch> search_;

@@ -608,50 +608,40 @@ class PairSearch:
     done: Final[bool]
     def more(self, room: int, stop: Stop | None = None) -> tuple[Words, Words, Tags]: ...
 
+class JoinRules:
+    """How pairs meet in a table of a join, which has the permutation, and in those before it."""
+
+    def __init__(
+        self,
+        permutation: Bytes,
+        bucket_masks: Words,
+        tag_masks: Words,
+        flips: list[int],
+        both: list[int],
+        tag_bits: int,
+        radius: int,
+    ) -> None: ...
+
 class PairJoin(PairSearch):
     def __init__(
         self,
         rows: Words,
         starts: Words,
         tags: Tags,
-        permutation: Bytes,
-        bucket_masks: Words,
-        tag_masks: Words,
-        flips: list[int],
-        both: list[int],
-        tag_bits: int,
-        radius: int,
+        rules: JoinRules,
         first: int,
         end: int,
         opposite: tuple[Words, Words, Tags] | None = None,
     ) -> None: ...
 
 class Linking(PairSearch):
-    def __init__(
-        self,
-        rows: Words,
-        starts: Words,
-        tags: Tags,
-        permutation: Bytes,
-        bucket_masks: Words,
-        tag_masks: Words,
-        flips: list[int],
-        both: list[int],
-        tag_bits: int,
-        radius: int,
-    ) -> None: ...
+    def __init__(self, rows: Words, starts: Words, tags: Tags, rules: JoinRules) -> None: ...
 
 class PartSearch(PairSearch):
     def __init__(
         self,
         sides: Sequence[tuple[Words, Words, bool]],
-        permutation: Bytes,
-        bucket_masks: Words,
-        tag_masks: Words,
-        flips: list[int],
-        both: list[int],
-        tag_bits: int,
-        radius: int,
+        rules: JoinRules,
         bucket_bits: int,
         part_bits: int,
         linked: bool,

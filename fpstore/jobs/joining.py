@@ -19,7 +19,8 @@ from fpstore.base.pools import Pool
 from fpstore.base.resources import Resources
 from fpstore.base.width import Distances
 from fpstore.design.joins import JoinDesign
-from fpstore.jobs.sorting import PartedRows, PartedTable, SortedTable, Span, TableSorter
+from fpstore.design.tables import TableSpec
+from fpstore.jobs.sorting import PartedTable, SortedTable, Span, TableSorter
 from fpstore.work.checkpoint import Checkpoint
 from fpstore.work.pieces import Pieces
 
@@ -140,18 +141,6 @@ def _search_results(start: Start, stop: _kernel.Stop | None) -> Iterator[PairCol
 _Spans = list[tuple[Span, Start, float]]  # with the share of a table that a span is
 
 
-class _Rules(NamedTuple):
-    """How pairs meet in a table and in those before it; only the first table reports a pair."""
-
-    permutation: npt.NDArray[np.uint8]
-    bucket_masks: Words
-    tag_masks: Words
-    flips: list[int]
-    both: list[int]
-    tag_bits: int
-    radius: int
-
-
 class _Tables:
     """The tables of a join, and the searches in spans of them."""
 
@@ -167,24 +156,28 @@ class _Tables:
 
         A span that is saved need not be in memory.
         """
-        spec = self._design.tables[number]
+        spec, rules = self._design.tables[number], self._rules(number)
         covering = _covering(saved, 1 << spec.prefix_bits)
         parted = None if covering or self._design.flips[number] else self._sorter.parts(spec)
         if covering:
             yield [
-                (span, partial(self._start, number, [], span), 1 / len(covering))
+                (span, partial(self._start, rules, [], span), 1 / len(covering))
                 for span in covering
             ]
         elif parted is not None:
-            yield from self._spans_of_parts(number, parted, saved)
+            yield from self._spans_of_parts(spec, rules, parted, saved)
         else:
-            yield self._spans_of_sorted(number)
+            yield self._spans_of_sorted(spec, rules)
 
     def _spans_of_parts(
-        self, number: int, table: PartedTable, saved: Iterable[Span]
+        self,
+        spec: TableSpec,
+        rules: _kernel.JoinRules,
+        table: PartedTable,
+        saved: Iterable[Span],
     ) -> Iterator[_Spans]:
         bits, lims = table.bits, table.lims
-        bucket_bits = self._design.tables[number].prefix_bits - bits
+        bucket_bits = spec.prefix_bits - bits
         for group in table.groups:
             spans_of_group = [
                 slice(group.start + span.start, group.start + span.stop)
@@ -200,13 +193,15 @@ class _Tables:
                 (
                     named,
                     partial(
-                        self._start_parts,
-                        number,
+                        _kernel.PartSearch,
                         [
                             side.part(span.start - group.start, span.stop - group.start)
                             for side in sides
                         ],
+                        rules,
+                        spec.prefix_bits,
                         bits,
+                        self._linked,
                     ),
                     int(lims[span.stop] - lims[span.start]) / max(int(lims[-1]), 1),
                 )
@@ -218,22 +213,22 @@ class _Tables:
         threads = self._resources.threads
         return max(rows if threads == 1 else -(-rows // (SPANS_PER_THREAD * threads)), MIN_ROWS)
 
-    def _spans_of_sorted(self, number: int) -> _Spans:
+    def _spans_of_sorted(self, spec: TableSpec, rules: _kernel.JoinRules) -> _Spans:
         """Sort a table as a whole; if rows are linked, one thread searches it."""
-        spec = self._design.tables[number]
         tables = self._sorter.whole(spec)
         all_spans = [Span(0, 1 << spec.prefix_bits)]
         if self._resources.threads > 1 and not self._linked:
             rows = len(tables[0].rows)
             all_spans = _even_spans(tables[0], max(-(-rows // self._span_rows(rows)), 1))
         return [
-            (span, partial(self._start, number, tables, span), 1 / len(all_spans))
+            (span, partial(self._start, rules, tables, span), 1 / len(all_spans))
             for span in all_spans
         ]
 
-    def _rules(self, number: int) -> _Rules:
+    def _rules(self, number: int) -> _kernel.JoinRules:
+        """Return how pairs meet in a table and in those before it."""
         design, spec, count = self._design, self._design.tables[number], number + 1
-        return _Rules(
+        return _kernel.JoinRules(
             np.frombuffer(spec.permutation, np.uint8),
             design.bucket_masks[:count],
             design.tag_masks[:count],
@@ -243,20 +238,16 @@ class _Tables:
             design.radius,
         )
 
-    def _start(self, number: int, tables: Sequence[SortedTable], span: Span) -> _kernel.PairSearch:
-        table, rules = tables[0], self._rules(number)
+    def _start(
+        self, rules: _kernel.JoinRules, tables: Sequence[SortedTable], span: Span
+    ) -> _kernel.PairSearch:
+        table = tables[0]
         if self._linked:
-            return _kernel.Linking(table.rows, table.starts, table.tags, *rules)
+            return _kernel.Linking(table.rows, table.starts, table.tags, rules)
         opposite = tables[1] if len(tables) > 1 else None
         return _kernel.PairJoin(
-            table.rows, table.starts, table.tags, *rules, span.first, span.end, opposite
+            table.rows, table.starts, table.tags, rules, span.first, span.end, opposite
         )
-
-    def _start_parts(
-        self, number: int, sides: list[PartedRows], part_bits: int
-    ) -> _kernel.PairSearch:
-        bucket_bits = self._design.tables[number].prefix_bits
-        return _kernel.PartSearch(sides, *self._rules(number), bucket_bits, part_bits, self._linked)
 
 
 # Parts of a checkpoint: the pairs of each span, with the number of its first bucket

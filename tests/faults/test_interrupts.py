@@ -80,9 +80,8 @@ def joining(make, flips, bits, rows):
     )
     _kernel.index_rows(rows, bits, starts, tags)
     buckets = (0, 1 << bits) if make is _kernel.PairJoin else ()
-    more = make(
-        rows.copy(), starts, tags, IDENTITY, mask, mask, [flips], [flips + 1], 16, 0, *buckets
-    ).more
+    rules = _kernel.JoinRules(IDENTITY, mask, mask, [flips], [flips + 1], 16, 0)
+    more = make(rows.copy(), starts, tags, rules, *buckets).more
     return lambda: more(1 << 18)
 
 

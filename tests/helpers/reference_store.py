@@ -44,11 +44,16 @@ def hashes(data: bytes, step: int) -> bytes:
     )
 
 
+def seal_of(data: bytes) -> bytes:
+    """Return the checksums of pages: of each page, of each 512 of these, and the digest."""
+    first = hashes(data, PAGE)
+    second = hashes(first, 512 * 8)
+    return first + second + struct.pack("<Q", xxh64(second, len(data)))
+
+
 def check_seal(data: bytes, largest: int, digest: int | None = None) -> None:
     used = used_bytes(data)
-    first = hashes(data[:used], PAGE)
-    second = hashes(first, 512 * 8)
-    end = first + second + struct.pack("<Q", xxh64(second, used))
+    end = seal_of(data[:used])
     room = PAD + -(-largest // PAGE) * PAGE
     require(len(data) == used + room + len(end), "the file has another size")
     require(not any(data[used : used + room]), "the padding is not zero")

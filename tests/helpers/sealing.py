@@ -2,13 +2,12 @@
 
 import numpy as np
 import pytest
-import xxhash
+from reference_store import PAGE, seal_of
 
 from fpstore.base.width import Width
 from fpstore.disk import files, sealed
 from fpstore.disk.sealed import PADDING_BYTES
 
-PAGE = 4096
 BRANCH, LEAF = 1, 2  # flags of a page
 GROUP_CHUNKS, HASH_BYTES, DIGEST_BYTES = 512, 8, 8
 COUNT = 20_000  # keys: as many as make a tree of three levels
@@ -16,25 +15,9 @@ COUNT = 20_000  # keys: as many as make a tree of three levels
 
 def seal(path, data, padding=0):
     """Write a sealed file of these pages, and return its size and digest."""
-    first = hashes(data, PAGE)
-    second = hashes(first, GROUP_CHUNKS * HASH_BYTES)
-    digest = xxhash.xxh64_intdigest(second, len(data))
-    path.write_bytes(
-        data
-        + bytes(padding + PADDING_BYTES)
-        + first
-        + second
-        + digest.to_bytes(DIGEST_BYTES, "little")
-    )
-    return path.stat().st_size, digest
-
-
-def hashes(data, size):
-    """Return the XXH64 of each part of this size."""
-    return b"".join(
-        xxhash.xxh64_intdigest(data[at : at + size]).to_bytes(HASH_BYTES, "little")
-        for at in range(0, len(data), size)
-    )
+    end = seal_of(data)
+    path.write_bytes(data + bytes(padding + PADDING_BYTES) + end)
+    return path.stat().st_size, int.from_bytes(end[-DIGEST_BYTES:], "little")
 
 
 def tail_bytes(used):

@@ -235,6 +235,45 @@ def test_arguments_that_no_store_has():
         _kernel.Table(room[start : start + len(image)], "image")
 
 
+def test_rules_of_a_join_that_do_not_fit_together():
+    mask = np.zeros(1, np.uint64)
+    right = {
+        "permutation": np.arange(64, dtype=np.uint8),
+        "bucket_masks": mask,
+        "tag_masks": mask,
+        "flips": [0],
+        "both": [1],
+        "tag_bits": 16,
+        "radius": 3,
+    }
+    rules = _kernel.JoinRules(**right)
+    for name, value, match in (
+        ("permutation", np.zeros(64, np.uint8), "permutation"),
+        ("permutation", np.arange(48, dtype=np.uint8), "permutation"),
+        ("permutation", np.arange(128, dtype=np.uint8), "one of each"),
+        ("bucket_masks", np.zeros(2, np.uint64), "one of each"),
+        ("tag_masks", mask[:0], "one of each"),
+        ("both", [1, 1], "one of each"),
+        ("flips", [2], "at least flips"),
+        ("tag_bits", 17, "at most 16"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            _kernel.JoinRules(**right | {name: value})
+    with pytest.raises(ValueError, match="one of each"):
+        _kernel.JoinRules(
+            **right | {"bucket_masks": mask[:0], "tag_masks": mask[:0], "flips": [], "both": []}
+        )
+    rows, starts = np.zeros((3, 2), np.uint64), np.array([0, 3], np.uint64)
+    tags = np.zeros(len(rows) + _kernel.TAG_ROOM, np.uint16)
+    for search in (
+        lambda: _kernel.PairJoin(rows, starts, tags, rules, 0, 1),
+        lambda: _kernel.Linking(rows, starts, tags, rules),
+        lambda: _kernel.PartSearch([(rows, starts, False)], rules, 0, 0, False),
+    ):
+        with pytest.raises(ValueError, match="rows of another width"):
+            search()
+
+
 @pytest.mark.parametrize("words", [0, 3, 5, 9, 2**31])
 def test_keys_of_widths_that_no_store_has(tmp_path, words):
     """Keys are copied to arrays of four words."""

@@ -157,6 +157,67 @@ struct Sorting {
       REQUIRE(out.starts_with(expected));
       REQUIRE(in.starts_with(keys));
     }
+    check_parts(sets, in, permuted, forward, input);
+  }
+
+  // Counts and scatters of permuted keys by their leading bits, against plain loops. The parts have
+  // gaps between them, which stay as they are, and two calls write to them, as two threads do.
+  static void check_parts(const Sets& sets, const Column& in, const Rows& permuted,
+                          const Permutation& forward, fuzz::Input* input) {
+    const size_t n = permuted.size();
+    const unsigned bits = input->byte() % 12;
+    const size_t all = size_t{1} << bits;
+    const auto part_of = [bits](const Row& row) {
+      return static_cast<size_t>(bits ? leading_word(row) >> (64 - bits) : 0);
+    };
+    std::vector<uint64_t> counts(all);
+    for (const Row& row : permuted) ++counts[part_of(row)];
+    const size_t first = input->left() ? input->word(2) % (all + 1) : 0,
+                 parts = input->left() ? input->word(2) % (all - first + 1) : all - first,
+                 shift = input->byte() % 8, cut = n ? input->word(2) % (n + 1) : 0;
+    fuzz::Random random(input->byte());
+    std::vector<uint64_t> starts(parts);
+    size_t room = 0;
+    for (size_t d = 0; d < parts; ++d) {
+      if (random.below(4) == 0) room += random.below(20);
+      starts[d] = room;
+      room += counts[first + d];
+    }
+    const size_t last = room;  // behind the last part
+    room += random.below(10);
+    const Rows untouched(shift + room, fuzz::top_bits<W>(W::kBits));
+    Rows expected = untouched;
+    std::vector<uint64_t> next = starts, middle;
+    for (size_t i = 0; i <= n; ++i) {
+      if (i == cut) middle = next;
+      if (i == n) break;
+      const size_t d = part_of(permuted[i]) - first;
+      if (d < parts) expected[shift + next[d]++] = permuted[i];
+    }
+    const fuzz::Exact<uint64_t> from_start(starts), from_middle(middle),
+        memory(kScatterWords * (parts + 1));
+    for (const Kernels* set : sets) {
+      const fuzz::Exact<uint64_t> counted(std::vector<uint64_t>(all, 7));
+      set->count_permuted(forward, in.words(), n, bits, counted.words(), nullptr);
+      for (size_t d = 0; d < all; ++d) REQUIRE(counted.p[d] == counts[d] + 7);
+      const auto scatter = [&](size_t begin, size_t end, const fuzz::Exact<uint64_t>& to,
+                               const Column& out) {
+        return set->scatter_permuted(
+            forward, in.words() + begin * W::kWords, end - begin,
+            {bits, first, parts, to.words(), out.words() + shift * W::kWords, out.n - shift,
+             memory.words()},
+            nullptr);
+      };
+      const Column out(untouched);
+      REQUIRE(scatter(0, cut, from_start, out) && scatter(cut, n, from_middle, out));
+      REQUIRE(out.starts_with(expected));
+      if (parts && starts.back() < last) {  // the last part has keys, and too little room
+        const size_t less =
+            starts.back() + random.below(static_cast<uint32_t>(last - starts.back()));
+        const Column full(shift + less);
+        REQUIRE(!scatter(0, n, from_start, full));
+      }
+    }
   }
 
   // Of any keys: the h of successive ones, up to the first that is out of order.
@@ -241,7 +302,7 @@ struct Sorting {
         break;
       case 4:
       case 5:
-        check_permuted(sets, keys, bits, &input);
+        check_permuted(sets, keys, bits ? bits : 1, &input);
         break;
       case 6:
         check_histogram(sets, keys);

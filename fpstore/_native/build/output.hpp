@@ -48,16 +48,15 @@ struct SortBuffers {
   uint64_t* tmp;
 };
 
-// Where keys go by their leading bits: those of the parts [first, first + parts), the first of each
-// to its place among the `room` rows of out. memory has kScatterWords words for each part, and as
-// many more.
-struct PartsOfKeys {
-  unsigned bits;
+// The output of a scatter of keys into parts by their leading bits. It has the keys of the parts
+// [first, first + parts); other keys are skipped.
+struct ScatterOutput {
+  unsigned bits;  // leading bits, which are the number of a part
   size_t first, parts;
-  const uint64_t* starts;
+  const uint64_t* starts;  // for each part, the row of `out` to which its first key goes
   uint64_t* out;
-  size_t room;
-  uint64_t* memory;
+  size_t room;       // rows of `out`
+  uint64_t* memory;  // scratch memory: kScatterWords * (parts + 1) words
 };
 constexpr size_t kScatterWords = 9;
 

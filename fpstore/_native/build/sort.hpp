@@ -499,9 +499,6 @@ void permute_sort(const Permutation& p, const uint64_t* keys, size_t n, const So
     sort_rows(out, tmp, n, 0, bits, stop);
 }
 
-// The part of a permuted key by its leading bits, of which there may be none.
-inline size_t part_of(uint64_t key, unsigned bits) { return key >> 1 >> (63 - bits); }
-
 template <class W>
 void count_permuted(const Permutation& p, const uint64_t* keys, size_t n, unsigned bits,
                     uint64_t* counts, Stopper* stop) {
@@ -509,23 +506,23 @@ void count_permuted(const Permutation& p, const uint64_t* keys, size_t n, unsign
     const Permutation lead = leading_part(p, bits);
     in_steps(n, stop, [&](size_t from, size_t to) {
       for (size_t i = from; i < to; ++i)
-        ++counts[part_of(gather(lead, keys + i * W::kWords), bits)];
+        ++counts[leading_bits(gather(lead, keys + i * W::kWords), bits)];
     });
   } else {
     permuted_pieces(p, keys, n, stop, [&](const uint64_t* piece, size_t length) {
-      for (size_t i = 0; i < length; ++i) ++counts[part_of(piece[i], bits)];
+      for (size_t i = 0; i < length; ++i) ++counts[leading_bits(piece[i], bits)];
     });
   }
 }
 
 template <class W>
-bool scatter_permuted(const Permutation& p, const uint64_t* keys, size_t n, const PartsOfKeys& to,
+bool scatter_permuted(const Permutation& p, const uint64_t* keys, size_t n, const ScatterOutput& to,
                       Stopper* stop) {
   using Row = typename W::Row;
   const auto each = [&](const auto& put) {
     permuted_pieces(p, rows<Row>(keys), n, stop, [&](const Row* piece, size_t length) {
       for (size_t i = 0; i < length; ++i) {
-        const size_t d = part_of(key_of(piece[i]), to.bits) - to.first;
+        const size_t d = leading_bits(key_of(piece[i]), to.bits) - to.first;
         if (FPSTORE_LIKELY(d < to.parts)) put(piece[i], d);
       }
     });

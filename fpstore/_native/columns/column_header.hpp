@@ -12,6 +12,11 @@ constexpr unsigned kMaxBucketBits = 19;
 constexpr unsigned kTagBits = 16;       // as stored; a probe may compare fewer of them
 constexpr unsigned kRowsInBlock = 128;  // entries whose ids are stored together
 
+// The tag of a permuted fingerprint, by its leading word: the bits behind the bucket.
+static inline uint16_t tag_of(uint64_t word, unsigned bucket_bits) {
+  return static_cast<uint16_t>(word << bucket_bits >> (64 - kTagBits));
+}
+
 enum class ColumnKind : uint16_t { copies = 0, references = 1, rows = 2 };
 
 struct ColumnHeader {

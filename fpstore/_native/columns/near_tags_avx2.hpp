@@ -87,7 +87,7 @@ struct Avx2Tags : PortableTags {
   template <class Isa>
   static unsigned near_pairs(const uint8_t* tags, unsigned n, unsigned* row, unsigned mask,
                              unsigned limit, uint16_t* left, uint16_t* right, unsigned room) {
-    if (limit == 1) return pairs_in_a_bit(tags, n, row, mask, left, right, room);
+    if (limit == 1) return Isa::pairs_in_a_bit(tags, n, row, mask, left, right, room);
     return PortableTags::near_pairs<Isa>(tags, n, row, mask, limit, left, right, room);
   }
 

@@ -285,9 +285,8 @@ struct ColumnFlow {
           const unsigned limit = static_cast<unsigned>(
               own[table] + own[next] + 1 - f);  // not negative: a threshold is at least -1
           look.limit = static_cast<uint8_t>(limit < kTagBits ? limit : kTagBits);
-          look.bucket =
-              static_cast<uint32_t>(t.bucket_bits ? heads[i] >> (64 - t.bucket_bits) : 0) ^ mask;
-          look.tag = static_cast<uint16_t>(heads[i] << t.bucket_bits >> (64 - kTagBits));
+          look.bucket = static_cast<uint32_t>(leading_bits(heads[i], t.bucket_bits)) ^ mask;
+          look.tag = tag_of(heads[i], t.bucket_bits);
           ++counters->lookups;
           FPSTORE_TRY(add(look));
         }

@@ -12,7 +12,7 @@ size_t cut_keys(const ColumnHeader& h, const uint64_t* keys, size_t n, ColumnFee
     feed->last[0] = key;
     feed->any = true;
     ++bucket_counts[key >> (64 - h.bucket_bits)];
-    store16(tags + 2 * i, static_cast<uint16_t>(key << h.bucket_bits >> (64 - kTagBits)));
+    store16(tags + 2 * i, tag_of(key, h.bucket_bits));
     const uint64_t rest = h.rest_bits ? key << head >> (64 - h.rest_bits) : 0;
     for (unsigned b = 0; b < bytes; ++b) rests[bytes * i + b] = static_cast<uint8_t>(rest >> 8 * b);
   }

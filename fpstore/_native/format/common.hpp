@@ -149,4 +149,7 @@ static inline unsigned first_bit(uint64_t x) { return static_cast<unsigned>(__bu
 // The n most significant bits set, 0 <= n <= 64.
 static inline uint64_t top_mask(unsigned n) { return n == 0 ? 0 : ~uint64_t{0} << (64 - n); }
 
+// The first n bits of a word as a number; n is 0 to 63.
+static inline uint64_t leading_bits(uint64_t word, unsigned n) { return word >> 1 >> (63 - n); }
+
 }  // namespace fpstore

@@ -458,13 +458,6 @@ struct Avx512Tags : Avx2Tags {
     return count;
   }
 
-  template <class Isa>
-  static unsigned near_pairs(const uint8_t* tags, unsigned n, unsigned* row, unsigned mask,
-                             unsigned limit, uint16_t* left, uint16_t* right, unsigned room) {
-    if (limit == 1) return pairs_in_a_bit(tags, n, row, mask, left, right, room);
-    return PortableTags::near_pairs<Isa>(tags, n, row, mask, limit, left, right, room);
-  }
-
   static unsigned pairs_in_a_bit(const uint8_t* tags, unsigned n, unsigned* row, unsigned mask,
                                  uint16_t* left, uint16_t* right, unsigned room) {
     if (n <= 64) return pairs_of_few<2>(tags, n, row, mask, left, right, room);

@@ -15,13 +15,13 @@ namespace fpstore {
 struct Kernels {
   const char* name;
   void (*permute)(const Permutation& p, const uint64_t* in, uint64_t* out, size_t n);
-  // Adds to counts how many permuted keys each part by their leading bits has.
+  // Permutes keys, and adds the number of keys with each value of the leading bits to counts.
   void (*count_permuted)(const Permutation& p, const uint64_t* in, size_t n, unsigned bits,
                          uint64_t* counts, Stopper* stop);
-  // Permutes keys and writes them to their parts, in the order that they have; false when a part
-  // has no room.
+  // Permutes keys and writes each to its part of the output; a part keeps the order of the keys.
+  // False if a part does not fit into the output.
   bool (*scatter_permuted)(const Permutation& p, const uint64_t* in, size_t n,
-                           const PartsOfKeys& to, Stopper* stop);
+                           const ScatterOutput& to, Stopper* stop);
   // The sorts leave their arrays in no order when they are stopped.
   // Permutes n keys in ascending order and sorts them by their leading bits bits (stable).
   void (*permute_sort)(const Permutation& p, const uint64_t* in, size_t n, const SortBuffers& room,

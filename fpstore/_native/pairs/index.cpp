@@ -8,10 +8,10 @@ bool index_buckets(const uint64_t* rows, unsigned words, uint64_t count, unsigne
   uint64_t next = 0;                   // the bucket whose start is found next
   for (uint64_t i = 0; i < count; ++i) {
     if (!(i % kLook) && should_stop(stop, kLook)) return true;
-    const uint64_t row = rows[i * words], bucket = bucket_bits ? row >> (64 - bucket_bits) : 0;
+    const uint64_t row = rows[i * words], bucket = leading_bits(row, bucket_bits);
     if (bucket + 1 < next) return false;
     for (; next <= bucket; ++next) starts[next] = i;
-    if (tags) tags[i] = static_cast<uint16_t>(row << bucket_bits >> (64 - kTagBits));
+    if (tags) tags[i] = tag_of(row, bucket_bits);
   }
   for (; next <= uint64_t{1} << bucket_bits; ++next) starts[next] = count;
   return true;
@@ -23,16 +23,13 @@ template <class Row>
 void sort_rows_of_part(const RowsOfPart& part, Row* out, uint64_t* starts, uint16_t* tags) {
   const Row* const in = rows<Row>(part.rows);
   const unsigned depth = part.depth, bits = part.bits, tag_at = depth + bits;
-  const auto bucket_of = [&](uint64_t word) { return word << depth >> 1 >> (63 - bits); };
-  const auto tag_of = [&](uint64_t word) {
-    return static_cast<uint16_t>(word << tag_at >> (64 - kTagBits));
-  };
+  const auto bucket_of = [&](uint64_t word) { return leading_bits(word << depth, bits); };
   if (!out) {
     uint64_t next = 0;
     for (uint64_t i = 0; i < part.count; ++i) {
       const uint64_t word = leading_word(in[i]), bucket = bucket_of(word);
       for (; next <= bucket; ++next) starts[next] = i;
-      tags[i] = tag_of(word);
+      tags[i] = tag_of(word, tag_at);
     }
     for (; next <= uint64_t{1} << bits; ++next) starts[next] = part.count;
     return;
@@ -47,7 +44,7 @@ void sort_rows_of_part(const RowsOfPart& part, Row* out, uint64_t* starts, uint1
     const Row row = in[i];
     const uint64_t word = leading_word(row), to = next[bucket_of(word)]++;
     out[to] = row;
-    tags[to] = tag_of(word);
+    tags[to] = tag_of(word, tag_at);
   }
 }
 
@@ -61,9 +58,7 @@ void sort_part(const RowsOfPart& part, uint64_t* out, uint64_t* starts, uint16_t
 bool find_places(const RowIndex& index, const uint64_t* rows, uint64_t count, uint64_t* places) {
   constexpr uint64_t kTogether = 32;  // rows whose memory is fetched at the same time
   const unsigned words = index.words;
-  const auto bucket_of = [&](uint64_t i) {
-    return index.bits ? rows[i * words] >> (64 - index.bits) : 0;
-  };
+  const auto bucket_of = [&](uint64_t i) { return leading_bits(rows[i * words], index.bits); };
   const auto less = [&](uint64_t place, const uint64_t* row) {
     const uint64_t* const there = index.rows + place * words;
     for (unsigned w = 0; w < words; ++w)

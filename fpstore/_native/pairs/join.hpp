@@ -7,7 +7,7 @@
 namespace fpstore {
 inline namespace FPSTORE_ISA {
 
-constexpr uint64_t kGroupRows = 32;  // rows with the same part, about
+constexpr uint64_t kGroupRows = 32;  // of a group of a large bucket, about
 constexpr uint64_t kBucketWork = 8;  // of looking at a bucket, in comparisons of a tag
 
 // Asks now and then whether to stop.
@@ -24,14 +24,14 @@ struct Pace {
   }
 };
 
-// The bits by which a large bucket is brought together.
-inline unsigned part_bits(uint64_t rows) {
+// The bits of the part of a tag that groups the rows of a large bucket.
+inline unsigned tag_group_bits(uint64_t rows) {
   unsigned bits = 1;
-  while (bits < kMaxPartBits && rows >> (bits + 1) >= kGroupRows) ++bits;
+  while (bits < kMaxTagGroupBits && rows >> (bits + 1) >= kGroupRows) ++bits;
   return bits;
 }
 
-// The upper part of a tag, or that which follows.
+// A part of a tag: its first bits (number 0), or as many bits that follow (number 1).
 struct PartOfTag {
   unsigned live, shift, part;
 
@@ -41,8 +41,8 @@ struct PartOfTag {
   unsigned of(unsigned tag) const { return (tag & live) >> shift & part; }
 };
 
-// Where the tags with each value of a part begin, once they are in its order, and where the last
-// end.
+// Counts tags by a part, and writes the prefix sums: where each group begins, and the end of the
+// last.
 inline void group_starts(const uint8_t* tags, uint64_t n, const PartOfTag& part, uint64_t* starts) {
   memset(starts, 0, (part.part + 2) * sizeof *starts);
   for (uint64_t i = 0; i < n; ++i) ++starts[part.of(load16(tags + 2 * i)) + 1];
@@ -126,12 +126,12 @@ struct JoinFlow {
   }
 
   // The same for a large bucket and tags that differ in one bit at most: their upper parts are
-  // equal, or the parts behind them. The rows are brought together by the one part, then by the
-  // other; the second time, pairs with equal upper parts are skipped.
+  // equal, or the parts behind them. The rows are grouped by the one part, then by the other; the
+  // second time, pairs with equal upper parts are skipped.
   bool meet_split(uint64_t start, uint64_t n) {
-    const unsigned bits = part_bits(n);
+    const unsigned bits = tag_group_bits(n);
     for (; at.part < 2; ++at.part, at.group = 0, at.grouped = false) {
-      if (!at.grouped) bring_together(start, n, bits);
+      if (!at.grouped) group_bucket(start, n, bits);
       at.grouped = true;
       if (!meet_groups(bits)) return false;
     }
@@ -139,13 +139,13 @@ struct JoinFlow {
     return true;
   }
 
-  // Puts places and tags of a bucket in the order of a part of the tags, and where each group
+  // Sorts the places and tags of a bucket by a part of the tags, and writes where each group
   // begins.
-  void bring_together(uint64_t start, uint64_t n, unsigned bits) {
+  void group_bucket(uint64_t start, uint64_t n, unsigned bits) {
     const uint8_t* const from = join.side.tags + 2 * start;
     const PartOfTag part(join.tag_mask, bits, at.part);
     group_starts(from, n, part, join.room.starts);
-    uint64_t next[1u << kMaxPartBits];
+    uint64_t next[1u << kMaxTagGroupBits];
     memcpy(next, join.room.starts, (size_t{1} << bits) * sizeof *next);
     for (uint64_t i = 0; i < n; ++i) {
       const unsigned tag = load16(from + 2 * i);

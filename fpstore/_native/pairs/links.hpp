@@ -110,8 +110,7 @@ struct LinkFlow {
     const unsigned most = own.flips < table.bucket_bits ? own.flips : table.bucket_bits;
     const uint32_t masks = uint32_t{1} << table.bucket_bits;
     while (at.asking || next()) {
-      const uint64_t bucket =
-          table.bucket_bits ? leading_word(all[at.row]) >> (64 - table.bucket_bits) : 0;
+      const uint64_t bucket = leading_bits(leading_word(all[at.row]), table.bucket_bits);
       for (; at.flipped <= most; ++at.flipped, at.mask = first_mask(at.flipped)) {
         const unsigned limit = limit_of(own, at.flipped);
         for (; at.mask < masks; at.mask = next_mask(at.mask, masks)) {
@@ -189,10 +188,10 @@ struct LinkFlow {
   // equal, or the parts behind them. The rows are put in the order of the one part and then of the
   // other, and each group of rows that have the same part is linked.
   bool link_split(uint64_t start, uint64_t n) {
-    const unsigned bits = part_bits(n);
+    const unsigned bits = tag_group_bits(n);
     upper = table.tag_mask & ((1u << bits) - 1) << (kTagBits - bits);
     for (; at.part < 2; ++at.part, at.group = 0, at.grouped = false) {
-      if (!at.grouped) bring_together(start, n, bits);
+      if (!at.grouped) group_bucket(start, n, bits);
       at.grouped = true;
       for (; at.group < (1u << bits); ++at.group) {
         const uint64_t first = table.room.starts[at.group],
@@ -209,12 +208,12 @@ struct LinkFlow {
     return at.part && !((tag ^ other) & upper);
   }
 
-  // Puts the rows and tags of a bucket in the order of a part of the tags.
-  void bring_together(uint64_t start, uint64_t n, unsigned bits) {
+  // Sorts the rows and tags of a bucket by a part of the tags.
+  void group_bucket(uint64_t start, uint64_t n, unsigned bits) {
     uint16_t* const tags = table.tags + start;
     const PartOfTag part(table.tag_mask, bits, at.part);
     group_starts(reinterpret_cast<const uint8_t*>(tags), n, part, table.room.starts);
-    uint64_t next[1u << kMaxPartBits];
+    uint64_t next[1u << kMaxTagGroupBits];
     memcpy(next, table.room.starts, (size_t{1} << bits) * sizeof *next);
     Row* const moved = rows<Row>(table.room.rows);
     for (uint64_t i = 0; i < n; ++i) {

@@ -7,9 +7,11 @@
 
 namespace fpstore {
 
-constexpr unsigned kMaxPartBits = kTagBits / 2;
-constexpr uint64_t kSplitFrom =
-    512;  // rows of a bucket that are worth bringing together by parts of their tags
+// The rows of a large bucket are split into groups by a part of their tags: once by the first bits
+// of the tag, once by as many bits that follow.
+constexpr unsigned kMaxTagGroupBits = kTagBits / 2;                   // of such a part
+constexpr size_t kGroupStarts = (size_t{1} << kMaxTagGroupBits) + 1;  // with the end of the last
+constexpr uint64_t kSplitFrom = 512;  // rows of a bucket that is split
 
 // Of a permuted table: the bits of a fingerprint that are its bucket, and those that are its tag. A
 // pair meets in the table if its rows differ in at most `flips` bits of the bucket, and in at most
@@ -30,12 +32,12 @@ struct JoinSide {
   const uint8_t* tags;
 };
 
-// Where the rows of a large bucket are brought together: room for those of the largest, and
-// kSectionRoom bytes behind the tags.
+// Scratch memory for the groups of a bucket: places and tags for the rows of the largest bucket,
+// with kSectionRoom bytes behind the tags.
 struct GroupBuffers {
   uint64_t* places;
   uint16_t* tags;
-  uint64_t* starts;  // of the groups: 2^kMaxPartBits + 1
+  uint64_t* starts;  // of the groups: kGroupStarts
 };
 
 struct Join {
@@ -56,9 +58,9 @@ struct JoinPlace {
   uint64_t bucket, end;  // those that remain
   uint32_t flipped;      // bits of the mask
   uint32_t mask;         // the bits in which the other bucket differs
-  unsigned part, group;  // of a large bucket: by which part of the tags its rows are brought
-                         // together, and the next of them
-  bool grouped;          // they have been
+  unsigned part, group;  // of a large bucket: the part of the tags that groups its rows (0 or 1),
+                         // and the next group
+  bool grouped;          // whether the rows are grouped by this part
   uint64_t row, other;   // in the bucket or group, and in the other bucket
 };
 
@@ -74,12 +76,11 @@ struct PairSink {
 // stop->ended is set.
 using JoinRows = bool (*)(const Join& join, JoinPlace* place, PairSink* sink, Stopper* stop);
 
-// Where the rows of a large bucket are put in another order: room for those of the largest, and
-// their tags.
+// Scratch memory for sorting a bucket by groups: rows and tags of the largest bucket.
 struct OrderBuffers {
   uint64_t* rows;
   uint16_t* tags;
-  uint64_t* starts;  // of the groups: 2^kMaxPartBits + 1
+  uint64_t* starts;  // of the groups: kGroupStarts
 };
 
 // A table whose rows are linked: as a side of a join, but rows and tags change places.

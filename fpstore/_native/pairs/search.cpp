@@ -16,12 +16,10 @@ unsigned bits_of_buckets(Span<const uint64_t> starts) {
 }
 
 template <class Word, class Tag>
-void check_rows(const IndexedRows<Word, Tag>& rows, const RuleColumns& columns) {
+void check_rows(const IndexedRows<Word, Tag>& rows, const JoinRules& rules) {
   check_starts(rows.starts, rows.count);
   need(rows.tags.size >= rows.count + kSectionRoom / 2, "tags is too short");
-  need(columns.tag_bits <= kTagBits, "a tag has at most 16 bits");
-  need(words_of(static_cast<unsigned>(columns.permutation.size)) == rows.words,
-       "rows of another width");
+  need(rows.words == rules.words, "rows of another width");
 }
 
 const uint8_t* bytes_of(Span<const uint16_t> tags) {
@@ -30,9 +28,13 @@ const uint8_t* bytes_of(Span<const uint16_t> tags) {
 
 }  // namespace
 
+void check_ascent(Span<const uint64_t> starts) {
+  for (size_t i = 0; i + 1 < starts.size; ++i) need(starts[i] <= starts[i + 1], "starts descend");
+}
+
 void check_starts(Span<const uint64_t> starts, uint64_t rows) {
   need(starts.size >= 2 && starts[starts.size - 1] == rows, "the last start is the number of rows");
-  for (size_t i = 0; i + 1 < starts.size; ++i) need(starts[i] <= starts[i + 1], "starts descend");
+  check_ascent(starts);
 }
 
 uint64_t largest_bucket(Span<const uint64_t> starts, uint64_t first, uint64_t end) {
@@ -41,23 +43,24 @@ uint64_t largest_bucket(Span<const uint64_t> starts, uint64_t first, uint64_t en
   return largest;
 }
 
-template <class Word, class Tag>
-TableSearch::TableSearch(const IndexedRows<Word, Tag>& rows, const RuleColumns& columns)
-    : PairSearch(rows.words), radius_(columns.radius) {
-  check_rows(rows, columns);
-  bucket_bits_ = bits_of_buckets(rows.starts);
-  tag_mask_ = static_cast<uint16_t>(0xFFFFu << (kTagBits - columns.tag_bits));
-  inverse_ = permutation_of(columns.permutation.data, columns.permutation.size, true);
-  const size_t tables = columns.flips.size();
-  need(tables && columns.both.size() == tables && columns.bucket_masks.size == tables * words_ &&
-           columns.tag_masks.size == tables * words_,
+JoinRules::JoinRules(Span<const uint8_t> permutation, Span<const uint64_t> bucket_masks,
+                     Span<const uint64_t> tag_masks, const std::vector<unsigned>& flips,
+                     const std::vector<unsigned>& both, unsigned tag_bits, unsigned radius)
+    : words(words_of(static_cast<unsigned>(permutation.size))),
+      radius(radius),
+      inverse(permutation_of(permutation.data, permutation.size, true)) {
+  need(tag_bits <= kTagBits, "a tag has at most 16 bits");
+  tag_mask = static_cast<uint16_t>(0xFFFFu << (kTagBits - tag_bits));
+  const size_t count = flips.size();
+  need(count && both.size() == count && bucket_masks.size == count * words &&
+           tag_masks.size == count * words,
        "one of each for each table");
-  for (size_t i = 0; i < tables; ++i) {
-    TableRule rule{{}, {}, columns.flips[i], columns.both[i]};
-    memcpy(rule.bucket_mask, columns.bucket_masks.data + i * words_, 8 * words_);
-    memcpy(rule.tag_mask, columns.tag_masks.data + i * words_, 8 * words_);
+  for (size_t i = 0; i < count; ++i) {
+    TableRule rule{{}, {}, flips[i], both[i]};
+    memcpy(rule.bucket_mask, bucket_masks.data + i * words, 8 * words);
+    memcpy(rule.tag_mask, tag_masks.data + i * words, 8 * words);
     need(rule.both >= rule.flips, "both is at least flips");
-    rules_.push_back(rule);
+    tables.push_back(rule);
   }
 }
 
@@ -70,32 +73,34 @@ void PairSearch::more(PairSink* sink, Stopper* stop) {
   stopped_ = false;
 }
 
-PairJoin::PairJoin(const JoinedRows& side, const RuleColumns& columns, uint64_t first, uint64_t end,
+PairJoin::PairJoin(const JoinedRows& side, const JoinRules& rules, uint64_t first, uint64_t end,
                    const std::optional<JoinedRows>& opposite)
-    : TableSearch(side, columns) {
+    : PairSearch(rules.words) {
+  check_rows(side, rules);
   JoinSide facing{};
   if (opposite) {
-    check_rows(*opposite, columns);
+    check_rows(*opposite, rules);
     need(opposite->starts.size == side.starts.size, "the opposite set has other buckets");
     facing = {opposite->rows, opposite->starts.data, bytes_of(opposite->tags)};
   }
   need(first <= end && end < side.starts.size, "no such buckets");
   const uint64_t largest =
-      opposite || rules_.back().both != 1 ? 0 : largest_bucket(side.starts, first, end);
+      opposite || rules.tables.back().both != 1 ? 0 : largest_bucket(side.starts, first, end);
   if (largest >= kSplitFrom) {
     places_.reset(new uint64_t[largest]);
     group_tags_.reset(new uint16_t[largest + kSectionRoom / 2]);
+    group_starts_.reset(new uint64_t[kGroupStarts]);
   }
   join_ = {{side.rows, side.starts.data, bytes_of(side.tags)},
            facing,
            opposite.has_value(),
-           {places_.get(), group_tags_.get(), groups_.data()},
-           rules_.data(),
-           table(),
-           bucket_bits_,
-           radius_,
-           tag_mask_,
-           inverse_};
+           {places_.get(), group_tags_.get(), group_starts_.get()},
+           rules.tables.data(),
+           static_cast<unsigned>(rules.tables.size() - 1),
+           bits_of_buckets(side.starts),
+           rules.radius,
+           rules.tag_mask,
+           rules.inverse};
   place_.bucket = first;
   place_.end = end;
 }
@@ -104,23 +109,31 @@ bool PairJoin::add(PairSink* sink, Stopper* stop) {
   return pair_kernels().join[words_ / 2](join_, &place_, sink, stop);
 }
 
-Linking::Linking(const LinkedRows& side, const RuleColumns& columns) : TableSearch(side, columns) {
+Linking::Linking(const LinkedRows& side, const JoinRules& rules) : PairSearch(rules.words) {
+  check_rows(side, rules);
   const size_t buckets = side.starts.size - 1;
-  if (rules_.back().flips && buckets > 1) {
+  if (rules.tables.back().flips && buckets > 1) {
     live_.reset(new uint64_t[buckets]);
     for (size_t b = 0; b < buckets; ++b) live_[b] = side.starts[b + 1];
     stack_.reset(new uint64_t[side.count]);
   } else if (const uint64_t largest = largest_bucket(side.starts, 0, buckets);
-             rules_.back().both == 1 && largest >= kSplitFrom) {
+             rules.tables.back().both == 1 && largest >= kSplitFrom) {
     moved_.reset(new uint64_t[largest * words_]);
     moved_tags_.reset(new uint16_t[largest]);
+    group_starts_.reset(new uint64_t[kGroupStarts]);
   }
-  links_ = {side.rows,      side.starts.data,
-            side.tags.data, rules_.data(),
-            table(),        bucket_bits_,
-            radius_,        tag_mask_,
-            inverse_,       {moved_.get(), moved_tags_.get(), groups_.data()},
-            live_.get(),    stack_.get()};
+  links_ = {side.rows,
+            side.starts.data,
+            side.tags.data,
+            rules.tables.data(),
+            static_cast<unsigned>(rules.tables.size() - 1),
+            bits_of_buckets(side.starts),
+            rules.radius,
+            rules.tag_mask,
+            rules.inverse,
+            {moved_.get(), moved_tags_.get(), group_starts_.get()},
+            live_.get(),
+            stack_.get()};
   place_.end = buckets;  // all of them are searched
 }
 
@@ -128,43 +141,41 @@ bool Linking::add(PairSink* sink, Stopper* stop) {
   return pair_kernels().link[words_ / 2](links_, &place_, sink, stop);
 }
 
-PartSearch::PartSearch(std::vector<PartedRows> sides, const RuleColumns& columns,
-                       unsigned bucket_bits, unsigned part_bits, bool linked)
+PartSearch::PartSearch(std::vector<PartedRows> sides, const JoinRules& rules, unsigned bucket_bits,
+                       unsigned part_bits, bool linked)
     : PairSearch(sides.at(0).words),
       sides_(std::move(sides)),
-      columns_(columns),
-      bucket_bits_(bucket_bits),
+      rules_(rules),
       part_bits_(part_bits),
+      bits_(bucket_bits - part_bits),
       linked_(linked) {
   need(part_bits <= bucket_bits && bucket_bits <= kMaxBucketBits, "no such buckets");
   need(sides_.size() <= (linked ? 1 : 2), "one set is linked, or two are joined");
-  need(!columns.flips.empty() && !columns.flips.back(), "buckets are compared that differ");
+  need(words_ == rules.words, "rows of another width");
+  need(!rules.tables.back().flips, "buckets are compared that differ");
   for (const PartedRows& side : sides_) {
     need(side.words == words_ && side.starts.size == sides_[0].starts.size,
          "both sides have the same parts");
     need(side.starts.size && side.starts[side.starts.size - 1] <= side.count,
          "the parts run past the rows");
-    for (size_t p = 0; p + 1 < side.starts.size; ++p)
-      need(side.starts[p] <= side.starts[p + 1], "starts descend");
+    check_ascent(side.starts);
     const uint64_t most = largest_bucket(side.starts, 0, side.starts.size - 1);
     const bool moved = linked || !side.ordered;
-    parts_.push_back(
-        {std::unique_ptr<uint64_t[]>(moved ? new uint64_t[most * words_] : nullptr),
-         std::unique_ptr<uint16_t[]>(new uint16_t[most + kSectionRoom / 2]),
-         std::unique_ptr<uint64_t[]>(new uint64_t[(size_t{1} << (bucket_bits - part_bits)) + 2]),
-         nullptr, 0});
+    parts_.push_back({std::unique_ptr<uint64_t[]>(moved ? new uint64_t[most * words_] : nullptr),
+                      std::unique_ptr<uint16_t[]>(new uint16_t[most + kSectionRoom / 2]),
+                      std::unique_ptr<uint64_t[]>(new uint64_t[(size_t{1} << bits_) + 2]), nullptr,
+                      0});
   }
 }
 
 bool PartSearch::sort(Stopper* stop) {
-  const unsigned bits = bucket_bits_ - part_bits_;
   for (size_t i = 0; i < sides_.size(); ++i) {
     const PartedRows& side = sides_[i];
     Part& part = parts_[i];
     const uint64_t* const from = side.rows + side.starts[part_] * words_;
     part.count = side.starts[part_ + 1] - side.starts[part_];
     if (should_stop(stop, part.count)) return false;
-    sort_part({from, words_, part.count, part_bits_, bits}, part.rows.get(), part.starts.get(),
+    sort_part({from, words_, part.count, part_bits_, bits_}, part.rows.get(), part.starts.get(),
               part.tags.get());
     part.sorted = part.rows ? part.rows.get() : from;
   }
@@ -177,19 +188,18 @@ IndexedRows<Word, Tag> PartSearch::indexed(size_t side, Word* rows) const {
   return {rows,
           part.count,
           words_,
-          {part.starts.get(), (size_t{1} << (bucket_bits_ - part_bits_)) + 1},
+          {part.starts.get(), (size_t{1} << bits_) + 1},
           {part.tags.get(), part.count + kSectionRoom / 2}};
 }
 
 std::unique_ptr<PairSearch> PartSearch::search() const {
   if (linked_)
-    return std::make_unique<Linking>(indexed<uint64_t, uint16_t>(0, parts_[0].rows.get()),
-                                     columns_);
+    return std::make_unique<Linking>(indexed<uint64_t, uint16_t>(0, parts_[0].rows.get()), rules_);
   const auto side = [&](size_t i) {
     return indexed<const uint64_t, const uint16_t>(i, parts_[i].sorted);
   };
   return std::make_unique<PairJoin>(
-      side(0), columns_, 0, uint64_t{1} << (bucket_bits_ - part_bits_),
+      side(0), rules_, 0, uint64_t{1} << bits_,
       sides_.size() > 1 ? std::optional<JoinedRows>(side(1)) : std::nullopt);
 }
 

@@ -20,7 +20,8 @@ struct InUse {
   ~InUse() { busy = false; }
 };
 
-// Throws unless the starts ascend up to the number of rows.
+// Throw unless the starts ascend, and unless they end at the number of rows.
+void check_ascent(Span<const uint64_t> starts);
 void check_starts(Span<const uint64_t> starts, uint64_t rows);
 uint64_t largest_bucket(Span<const uint64_t> starts, uint64_t first, uint64_t end);
 
@@ -38,13 +39,20 @@ struct IndexedRows {
 using JoinedRows = IndexedRows<const uint64_t, const uint16_t>;
 using LinkedRows = IndexedRows<uint64_t, uint16_t>;  // rows and tags change places
 
-// The permutation of the table that is searched, and the rules by which pairs meet in it and in
-// those before it: a mask, a row, and numbers for each of these tables.
-struct RuleColumns {
-  Span<const uint8_t> permutation;
-  Span<const uint64_t> bucket_masks, tag_masks;
-  std::vector<unsigned> flips, both;
-  unsigned tag_bits, radius;
+// How pairs meet in a table of a join and in the tables before it; only the first of them reports a
+// pair. Searches of the table refer to it.
+struct JoinRules {
+  // The permutation is that of the last table. The other arguments have a row or a number for each
+  // table. Throws if they do not fit together.
+  JoinRules(Span<const uint8_t> permutation, Span<const uint64_t> bucket_masks,
+            Span<const uint64_t> tag_masks, const std::vector<unsigned>& flips,
+            const std::vector<unsigned>& both, unsigned tag_bits, unsigned radius);
+
+  unsigned words;  // of a row
+  unsigned radius;
+  uint16_t tag_mask;
+  Permutation inverse;
+  std::vector<TableRule> tables;
 };
 
 // Finds pairs in batches, until there are no more. One thread at a time.
@@ -68,44 +76,30 @@ class PairSearch {
   std::atomic<bool> busy_{false};
 };
 
-// A search in a table whose rows are indexed.
-class TableSearch : public PairSearch {
- protected:
-  template <class Word, class Tag>
-  TableSearch(const IndexedRows<Word, Tag>& rows, const RuleColumns& columns);
-  unsigned table() const { return static_cast<unsigned>(rules_.size() - 1); }
-
-  unsigned bucket_bits_, radius_;
-  uint16_t tag_mask_;
-  std::vector<TableRule> rules_;
-  Permutation inverse_;
-  std::vector<uint64_t> groups_ = std::vector<uint64_t>((size_t{1} << kMaxPartBits) + 1);
-};
-
 // The pairs of one table, or of some of its buckets: of a set, or of that and an opposite one.
-class PairJoin : public TableSearch {
+class PairJoin : public PairSearch {
  public:
-  PairJoin(const JoinedRows& side, const RuleColumns& columns, uint64_t first, uint64_t end,
+  PairJoin(const JoinedRows& side, const JoinRules& rules, uint64_t first, uint64_t end,
            const std::optional<JoinedRows>& opposite);
 
  private:
   bool add(PairSink* sink, Stopper* stop) override;
 
-  std::unique_ptr<uint64_t[]> places_;  // where a large bucket is split
+  std::unique_ptr<uint64_t[]> places_, group_starts_;  // where a large bucket is split
   std::unique_ptr<uint16_t[]> group_tags_;
   Join join_{};
   JoinPlace place_{};
 };
 
 // Links the rows of a set that are near each other in one table.
-class Linking : public TableSearch {
+class Linking : public PairSearch {
  public:
-  Linking(const LinkedRows& side, const RuleColumns& columns);
+  Linking(const LinkedRows& side, const JoinRules& rules);
 
  private:
   bool add(PairSink* sink, Stopper* stop) override;
 
-  std::unique_ptr<uint64_t[]> live_, stack_, moved_;
+  std::unique_ptr<uint64_t[]> live_, stack_, moved_, group_starts_;
   std::unique_ptr<uint16_t[]> moved_tags_;
   LinkTable links_{};
   LinkPlace place_{};
@@ -126,7 +120,7 @@ struct PartedRows {
 class PartSearch : public PairSearch {
  public:
   // The parts are those of the leading part_bits bits from first on. The rules outlive the search.
-  PartSearch(std::vector<PartedRows> sides, const RuleColumns& columns, unsigned bucket_bits,
+  PartSearch(std::vector<PartedRows> sides, const JoinRules& rules, unsigned bucket_bits,
              unsigned part_bits, bool linked);
 
  private:
@@ -145,8 +139,8 @@ class PartSearch : public PairSearch {
   IndexedRows<Word, Tag> indexed(size_t side, Word* rows) const;
 
   std::vector<PartedRows> sides_;
-  RuleColumns columns_;
-  unsigned bucket_bits_, part_bits_;
+  const JoinRules& rules_;
+  unsigned part_bits_, bits_;  // bits_: of the bucket, behind the bits of the part
   bool linked_;
   std::vector<Part> parts_;
   std::unique_ptr<PairSearch> search_;

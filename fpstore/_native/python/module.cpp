@@ -77,7 +77,7 @@ nb::object permute_keys(Rows keys, Bytes permutation, bool inverse) {
   return out.array(count_of(keys), words_of(width));
 }
 
-// How many permuted keys each part by their leading bits has.
+// Returns the number of permuted keys with each value of the leading bits.
 nb::object count_permuted(Rows keys, Bytes permutation, unsigned bits, const Stop* stop) {
   const Permutation p = permutation_of(permutation, false);
   const unsigned width = width_of(permutation, keys);
@@ -90,8 +90,8 @@ nb::object count_permuted(Rows keys, Bytes permutation, unsigned bits, const Sto
   return counts.array(size_t{1} << bits);
 }
 
-// Permutes keys, and writes those of some parts by their leading bits to out, the first of each
-// part to its start.
+// Permutes keys, and writes the keys of the parts from `first` on to out, each part from its start
+// on. The leading bits of a key are the number of its part.
 void scatter_permuted(Rows keys, Bytes permutation, unsigned bits, size_t first, Words starts,
                       MutableRows out, const Stop* stop) {
   const Permutation p = permutation_of(permutation, false);
@@ -103,7 +103,8 @@ void scatter_permuted(Rows keys, Bytes permutation, unsigned bits, size_t first,
   for (size_t d = 0; d < parts; ++d)
     need(starts.data()[d] <= count_of(out), "a part starts behind the rows");
   Buffer<uint64_t> memory(kScatterWords * (parts + 1));
-  const PartsOfKeys to{bits, first, parts, starts.data(), out.data(), count_of(out), memory.get()};
+  const ScatterOutput to{bits,       first,         parts,       starts.data(),
+                         out.data(), count_of(out), memory.get()};
   need(call(stop,
             [&](Stopper* stopping) {
               return kernels(width).scatter_permuted(p, keys.data(), count_of(keys), to, stopping);

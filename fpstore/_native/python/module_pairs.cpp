@@ -49,18 +49,6 @@ auto indexed(const SomeRows& rows, const Words& starts, const SomeTags& tags) {
       rows.data(), count_of(rows), words_in(rows), span_of(starts), {tags.data(), tags.size()}};
 }
 
-RuleColumns rules(const Bytes& permutation, const Rows& bucket_masks, const Rows& tag_masks,
-                  std::vector<unsigned> flips, std::vector<unsigned> both, unsigned tag_bits,
-                  unsigned radius) {
-  return {span_of(permutation),
-          {bucket_masks.data(), bucket_masks.size()},
-          {tag_masks.data(), tag_masks.size()},
-          std::move(flips),
-          std::move(both),
-          tag_bits,
-          radius};
-}
-
 // Few pairs do not keep the room of many.
 template <class T>
 nb::object fitted(Buffer<T>* column, size_t count, size_t room, unsigned each = 1) {
@@ -230,61 +218,55 @@ void bind_pairs(nb::module_& m) {
   nb::class_<PairSearch>(m, "PairSearch")
       .def_prop_ro("done", &PairSearch::done)
       .def("more", &more, "room"_a, optional_stop());
+  nb::class_<JoinRules>(m, "JoinRules")
+      .def(
+          "__init__",
+          [](JoinRules* self, const Bytes& permutation, const Rows& bucket_masks,
+             const Rows& tag_masks, const std::vector<unsigned>& flips,
+             const std::vector<unsigned>& both, unsigned tag_bits, unsigned radius) {
+            new (self)
+                JoinRules(span_of(permutation), {bucket_masks.data(), bucket_masks.size()},
+                          {tag_masks.data(), tag_masks.size()}, flips, both, tag_bits, radius);
+          },
+          "permutation"_array, "bucket_masks"_array, "tag_masks"_array, "flips"_a, "both"_a,
+          "tag_bits"_a, "radius"_a);
   nb::class_<PairJoin, PairSearch>(m, "PairJoin")
       .def(
           "__init__",
-          [](PairJoin* self, Rows rows, Words starts, TagColumn tags, Bytes permutation,
-             Rows bucket_masks, Rows tag_masks, std::vector<unsigned> flips,
-             std::vector<unsigned> both, unsigned tag_bits, unsigned radius, uint64_t first,
-             uint64_t end, const std::optional<Side>& opposite) {
+          [](PairJoin* self, Rows rows, Words starts, TagColumn tags, const JoinRules& rules,
+             uint64_t first, uint64_t end, const std::optional<Side>& opposite) {
             std::optional<JoinedRows> other;
             if (opposite) {
               const auto& [those, their_starts, their_tags] = *opposite;
               other = indexed(those, their_starts, their_tags);
             }
-            new (self) PairJoin(indexed(rows, starts, tags),
-                                rules(permutation, bucket_masks, tag_masks, std::move(flips),
-                                      std::move(both), tag_bits, radius),
-                                first, end, other);
+            new (self) PairJoin(indexed(rows, starts, tags), rules, first, end, other);
           },
-          "rows"_array, "starts"_array, "tags"_array, "permutation"_array, "bucket_masks"_array,
-          "tag_masks"_array, "flips"_a, "both"_a, "tag_bits"_a, "radius"_a, "first"_a, "end"_a,
+          "rows"_array, "starts"_array, "tags"_array, "rules"_a, "first"_a, "end"_a,
           "opposite"_a.none() = nb::none(), nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>(),
-          nb::keep_alive<1, 4>(), nb::keep_alive<1, 14>());
+          nb::keep_alive<1, 4>(), nb::keep_alive<1, 5>(), nb::keep_alive<1, 8>());
   nb::class_<Linking, PairSearch>(m, "Linking")
       .def(
           "__init__",
-          [](Linking* self, MutableRows rows, Words starts, Tags tags, Bytes permutation,
-             Rows bucket_masks, Rows tag_masks, std::vector<unsigned> flips,
-             std::vector<unsigned> both, unsigned tag_bits, unsigned radius) {
-            new (self) Linking(indexed(rows, starts, tags),
-                               rules(permutation, bucket_masks, tag_masks, std::move(flips),
-                                     std::move(both), tag_bits, radius));
+          [](Linking* self, MutableRows rows, Words starts, Tags tags, const JoinRules& rules) {
+            new (self) Linking(indexed(rows, starts, tags), rules);
           },
-          "rows"_array, "starts"_array, "tags"_array, "permutation"_array, "bucket_masks"_array,
-          "tag_masks"_array, "flips"_a, "both"_a, "tag_bits"_a, "radius"_a, nb::keep_alive<1, 2>(),
-          nb::keep_alive<1, 3>(), nb::keep_alive<1, 4>());
+          "rows"_array, "starts"_array, "tags"_array, "rules"_a, nb::keep_alive<1, 2>(),
+          nb::keep_alive<1, 3>(), nb::keep_alive<1, 4>(), nb::keep_alive<1, 5>());
   nb::class_<PartSearch, PairSearch>(m, "PartSearch")
       .def(
           "__init__",
-          [](PartSearch* self, const std::vector<PartedSide>& sides, Bytes permutation,
-             Rows bucket_masks, Rows tag_masks, std::vector<unsigned> flips,
-             std::vector<unsigned> both, unsigned tag_bits, unsigned radius, unsigned bucket_bits,
-             unsigned part_bits, bool linked) {
+          [](PartSearch* self, const std::vector<PartedSide>& sides, const JoinRules& rules,
+             unsigned bucket_bits, unsigned part_bits, bool linked) {
             need(!sides.empty(), "one set or two");
             std::vector<PartedRows> parted;
             for (const auto& [rows, part_starts, ordered] : sides)
               parted.push_back(
                   {rows.data(), count_of(rows), words_in(rows), span_of(part_starts), ordered});
-            new (self) PartSearch(std::move(parted),
-                                  rules(permutation, bucket_masks, tag_masks, std::move(flips),
-                                        std::move(both), tag_bits, radius),
-                                  bucket_bits, part_bits, linked);
+            new (self) PartSearch(std::move(parted), rules, bucket_bits, part_bits, linked);
           },
-          "sides"_a, "permutation"_array, "bucket_masks"_array, "tag_masks"_array, "flips"_a,
-          "both"_a, "tag_bits"_a, "radius"_a, "bucket_bits"_a, "part_bits"_a, "linked"_a,
-          nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>(), nb::keep_alive<1, 4>(),
-          nb::keep_alive<1, 5>());
+          "sides"_a, "rules"_a, "bucket_bits"_a, "part_bits"_a, "linked"_a, nb::keep_alive<1, 2>(),
+          nb::keep_alive<1, 3>());
   nb::class_<Index>(m, "RowIndex")
       .def(nb::init<Rows>(), "rows"_array)
       .def("places", &Index::places, "rows"_array);

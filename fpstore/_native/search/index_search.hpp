@@ -11,7 +11,7 @@ constexpr unsigned kGroup =
 // The part of the key index in which the first key >= target lies, from the directory; false when
 // that is damaged.
 inline bool directory_range(const TableView& t, uint64_t target, uint64_t* low, uint64_t* high) {
-  const uint64_t slot = target >> 1 >> (63 - t.directory_bits);
+  const uint64_t slot = leading_bits(target, t.directory_bits);
   *low = read_once(t.directory[slot]);
   *high = read_once(t.directory[slot + 1]);
   return *low <= *high && *high <= t.block_count;

@@ -71,8 +71,7 @@ inline Status choose_blocks(Locating<typename Blocks::W>* group,
   uint64_t low[kGroup], high[kGroup];
   for (unsigned i = 0; i < n; ++i) {
     group->targets[i] = apply(t.forward, fingerprints[i]);
-    fetch_line(t.directory +
-               (t.directory_bits ? leading_word(group->targets[i]) >> (64 - t.directory_bits) : 0));
+    fetch_line(t.directory + leading_bits(leading_word(group->targets[i]), t.directory_bits));
   }
   for (unsigned i = 0; i < n; ++i) {
     if (FPSTORE_UNLIKELY(!directory_range(t, leading_word(group->targets[i]), low + i, high + i)))

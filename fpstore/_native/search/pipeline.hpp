@@ -243,7 +243,7 @@ class Pipeline {
 
   void fetch_directory(const Item<W>& item) {
     const TableView& t = *item.probe->table;
-    const uint64_t* slot = t.directory + (item.target >> 1 >> (63 - t.directory_bits));
+    const uint64_t* slot = t.directory + leading_bits(item.target, t.directory_bits);
     fetch_line(slot);
     if (state_->fetch) ask_ahead(slot, 2 * sizeof *slot, state_);
   }

@@ -221,7 +221,7 @@ class SortedFeeder {
   }
 
   // The first bits of a word, as many as windows are cut by at first.
-  uint64_t leading(uint64_t word) const { return word >> 1 >> (63 - window_bits_); }
+  uint64_t leading(uint64_t word) const { return leading_bits(word, window_bits_); }
 
   struct Range {
     uint64_t first, end;

@@ -135,7 +135,7 @@ Status SingleProber::locate(SingleMatches* out, Stopper* stop, Fault* fault) con
 void SingleProber::fetch(uint64_t leading) const {
   if (!blocks_) return;
   const TableView& t = blocks_->view;
-  const uint64_t slot = t.directory_bits ? leading >> (64 - t.directory_bits) : 0;
+  const uint64_t slot = leading_bits(leading, t.directory_bits);
   uint64_t low = std::min(read_once(t.directory[slot]), t.block_count),
            high = std::min(read_once(t.directory[slot + 1]), t.block_count);
   while (low < high) {

@@ -53,7 +53,9 @@ _WIDTHS = {"color": (64,), "pdq": (256,)}
 _SQUARES = (64, 256)  # the other methods have 8 x 8 and 16 x 16 bits
 _COLOR_BITS = 4  # for each of 14 shares of colours: 56 bits, the most below 64
 _PDQ_RADIUS = 31
-_PDQ_PIXELS = 1 << 20  # the most pixels for pdqhash, which takes 29 bytes for each
+# JPEG of more pixels is decoded in a smaller size; of PDQ, all pictures are made smaller
+_MAX_PIXELS = 1 << 20
+_PDQ_BYTES = 30  # of a pixel in pdqhash: sums of doubles, two floats and colours
 _SIDE = 32
 _ACROSS = np.arange(1 - _SIDE, _SIDE, 2)  # twice the distance of a row from the middle
 _SQUARES_LESS_MEAN = _ACROSS**2 - (_SIDE**2 - 1) // 3
@@ -111,11 +113,12 @@ class ImageHash(Fingerprinter["Picture"]):
     blank. For ``wavelet`` each side must have 8 (16) pixels or more. Transparency is ignored, as
     the packages do.
 
-    Brightnesses of 16 bits lose their lower 8. Brightnesses of 32 bits and floats are scaled from
-    the range of their finite values to 0 to 255; NaN is 0. ``pdq`` takes pictures of more than 2^20
-    pixels in a smaller size: the sides are divided by the least whole number that leaves at most
-    2^20. JPEG is decoded in a smaller size then, so an image of Pillow that is decoded already may
-    give another fingerprint, which differs in a few bits.
+    Brightnesses of 16 bits lose their lower bits, until the largest has 8. Brightnesses of 32 bits
+    and floats are scaled from the range of their finite values to 0 to 255; NaN is 0. A JPEG of
+    more than 2^20 pixels is decoded in a smaller size (half, a quarter or an eighth, of 2^18 pixels
+    or more), except for ``color``. So an image of Pillow that is decoded already may give a
+    fingerprint that differs in a few bits. ``pdq`` takes all pictures of more than 2^20 pixels in a
+    smaller size: the sides are divided by the least whole number that leaves at most 2^20.
 
     Parameters
     ----------
@@ -172,7 +175,7 @@ class ImageHash(Fingerprinter["Picture"]):
     """
 
     name: ClassVar[str] = "image-hash"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     items: ClassVar[str] = "pictures"
     usual_group: ClassVar[str] = "greedy"
 
@@ -236,10 +239,17 @@ class ImageHash(Fingerprinter["Picture"]):
         InputError as in `translate_decoding_errors`.
         """
         fingerprints = list[int | Rejection]()
-        most = _PDQ_PIXELS if self.method == "pdq" else None
+        most_pixels = None if self.method == "color" else _MAX_PIXELS
+        decoded = frames(
+            picture.source,
+            every=every,
+            budget=budget,
+            most_pixels=most_pixels,
+            hash_bytes=_PDQ_BYTES if self.method == "pdq" else 0,
+        )
         with (
             translate_decoding_errors(picture.place + picture.name, picture.path),
-            closing(frames(picture.source, every=every, budget=budget, most_pixels=most)) as images,  # type: ignore[type-var]
+            closing(decoded) as images,  # type: ignore[type-var]  # a generator
         ):
             for image in images:
                 fingerprints.append(self._image_fingerprint(image))
@@ -311,7 +321,7 @@ class ImageHash(Fingerprinter["Picture"]):
         return bool((values[:, 1:] == values[:, :-1]).all())
 
     def _pdq(self, image: Image) -> int | Rejection:
-        factor = reduction(image.size, _PDQ_PIXELS)
+        factor = reduction(image.size, _MAX_PIXELS)
         image = image.convert("L").reduce(factor) if factor > 1 else image
         colours = image if image.mode == "RGB" else image.convert("RGB")  # convert() would copy
         bits, quality = import_package("pdqhash", "ImageHash with the method pdq").compute(

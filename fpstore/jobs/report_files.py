@@ -16,7 +16,7 @@ from fpstore.errors import FpstoreError, plural
 from fpstore.hashing.base import Fingerprinter
 from fpstore.hashing.decoding import PictureSource, eight_bits, frames, translate_decoding_errors
 from fpstore.hashing.html import MainText
-from fpstore.hashing.image import ImageHash
+from fpstore.hashing.image import ImageHash, Rejection
 from fpstore.hashing.page_text import main_texts
 from fpstore.hashing.registry import fingerprinter_from_description
 
@@ -113,10 +113,11 @@ class Files:
             return path
         hasher = self._fingerprinter
         assert isinstance(hasher, ImageHash)
-        if not set(fingerprints).intersection(
-            hasher.frame_fingerprints(PictureSource(path, name), every=number > 0)[
-                number : number + 1
-            ]
+        made = hasher.frame_fingerprints(PictureSource(path, name), every=number > 0)
+        if not any(
+            frame[0] in fingerprints
+            for frame in made[number : number + 1]
+            if not isinstance(frame, Rejection)
         ):
             return Excerpt(None, CHANGED)
         with translate_decoding_errors(name, path):

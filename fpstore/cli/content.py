@@ -96,7 +96,9 @@ _OPTION_KINDS = {  # options, and what they are for
     "left_out": (TEXTS, ROWS, PICTURES, VECTORS),
     **dict.fromkeys(("encoding", "html", *TEXT_MAKING), (TEXTS, ROWS)),
     **dict.fromkeys(("vector_field", "plane_seed"), (VECTORS,)),
-    **dict.fromkeys(("image_hash", "frame", "min_quality", "orientations"), (PICTURES,)),
+    **dict.fromkeys(
+        ("image_hash", "frame", "min_quality", "orientations", "links", "choices"), (PICTURES,)
+    ),
 }
 _NUMBER = re.compile(r"[+-]?[0-9][0-9._]*")
 _PART_BYTES = 1 << 20
@@ -324,6 +326,18 @@ SHINGLES = (
         whole_number(1, 255),
     ),
 )
+IMAGE_HASH = option(
+    "--image-hash METHOD",
+    f"Hash of pictures: {', '.join(METHODS)}. pdq has 256 bits, color 64, the others 64 or 256.",
+    METHODS,
+    "perceptual",
+)
+MIN_QUALITY = option(
+    "--min-quality N",
+    "Leave out pictures of a lower quality, which are nearly blank. By default 20 with pdq, "
+    "otherwise 4 grey levels of detail. 0 keeps all but blank ones.",
+    whole_number(0, 100),
+)
 MAKING = (
     *SHINGLES,
     option(
@@ -333,25 +347,14 @@ MAKING = (
         0,
         into="plane_seed",
     ),
-    option(
-        "--image-hash METHOD",
-        f"Hash of pictures: {', '.join(METHODS)}. pdq has 256 bits, color 64, the others 64 or "
-        "256.",
-        METHODS,
-        "perceptual",
-    ),
+    IMAGE_HASH,
     option(
         "--frame",
         "Hash the first frame or page of a file, or each, with the id path#number.",
         FRAMES,
         "first",
     ),
-    option(
-        "--min-quality N",
-        "Leave out pictures of a lower quality, which are nearly blank. By default 20 with pdq, "
-        "otherwise 4 grey levels of detail. 0 keeps all but blank ones.",
-        whole_number(0, 100),
-    ),
+    MIN_QUALITY,
 )
 
 
@@ -479,7 +482,7 @@ def fingerprinter_option(args: Arguments, kind: str) -> Any:
             return hashing.ImageHash(
                 method=args.image_hash,
                 width=width_option(args),
-                frame=args.frame,
+                frame=getattr(args, "frame", FRAMES[0]),
                 min_quality=args.min_quality,
             )
     if kind == FINGERPRINTS:

@@ -120,14 +120,8 @@ class Files:
             if not isinstance(frame, Rejection)
         ):
             return Excerpt(None, CHANGED)
-        with translate_decoding_errors(name, path):
-            for image in islice(frames(path, every=number > 0), number, number + 1):
-                small, stream = eight_bits(image).convert("RGB"), io.BytesIO()
-                small.thumbnail((SIDE, SIDE))
-                small.info.clear()
-                small.save(stream, "JPEG", quality=QUALITY)
-                return Excerpt(None, "", base64.b64encode(stream.getvalue()).decode())
-        return Excerpt(None, CHANGED)
+        thumbnail = read_thumbnail(path, SIDE, number)
+        return Excerpt(None, "" if thumbnail else CHANGED, thumbnail)
 
     def _path(self, name: str, most_bytes: int) -> Path | Excerpt:
         path = Path(name) if self._folder is None else (self._folder / name).resolve()
@@ -137,6 +131,21 @@ class Files:
         if not stat.S_ISREG(status.st_mode) or status.st_size > most_bytes:
             return Excerpt(None, "not a file, or too large")
         return path
+
+
+def read_thumbnail(path: Path, side: int, number: int = 0) -> str | None:
+    """Return a frame of a picture as a JPEG in base64, or None if there is no such frame.
+
+    ``side`` has the most pixels of a side. InputError as in `translate_decoding_errors`.
+    """
+    with translate_decoding_errors(str(path), path):
+        for image in islice(frames(path, every=number > 0), number, number + 1):
+            small, stream = eight_bits(image).convert("RGB"), io.BytesIO()
+            small.thumbnail((side, side))
+            small.info.clear()
+            small.save(stream, "JPEG", quality=QUALITY)
+            return base64.b64encode(stream.getvalue()).decode()
+    return None
 
 
 def beginning(text: str) -> str:

@@ -457,7 +457,8 @@ def _picture_bytes(picture: PictureSource) -> int:
 
 def check_orientations(value: object) -> int:
     """Return how many orientations of a picture are hashed; InputError unless 1 or 8."""
-    if value not in ORIENTATIONS or isinstance(value, bool):
+    is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not is_whole or value not in ORIENTATIONS:
         raise InputError(
             f"orientations must be 1 or 8, got {show(value)}",
             expected=ORIENTATIONS,

@@ -61,7 +61,7 @@ def decide_by_fingerprints(
         lambda span: rows_at(fingerprints, connected.documents[span]),
         read_ids,
         scores,
-        variants,
+        None if variants is None else variants.at(connected.documents.view(np.intp)),
     )
     distances = (
         _distances_from_kept(fingerprints, members)

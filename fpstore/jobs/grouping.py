@@ -204,8 +204,8 @@ def group_members(
 
     The representative of each group stands first. ``fingerprints`` returns the rows of a slice of
     the members, ``ids`` the ids of documents by their numbers. ``scores``, for the rule "highest",
-    has the key (`fpstore.io.scores`) of each document. ``variants`` split chains in place of the
-    fingerprints.
+    has the key (`fpstore.io.scores`) of each document. ``variants`` of the members split chains in
+    place of the fingerprints.
     """
     if grouping.group == "connected" and grouping.keep == "first":
         return members

@@ -25,7 +25,7 @@ MAX_TEXT_BYTES = 1 << 24  # of a text file
 MAX_PICTURE_BYTES = 1 << 27
 BEGINNING = 1 << 13  # characters of a text from which the shown ones are taken
 SIDE, QUALITY = 96, 70  # of a thumbnail: pixels of the longer side, and of its JPEG
-_FRAME = re.compile(r"(.*)#([0-9]{1,9})")  # the id of a frame
+FRAME_ID = re.compile(r"(.*)#([0-9]{1,9})")  # the id of a frame
 
 
 class Excerpt(NamedTuple):
@@ -102,7 +102,7 @@ class Files:
         return Excerpt(beginning(text), "")
 
     def _picture(self, name: str, fingerprints: list[int]) -> Excerpt:
-        frame = _FRAME.fullmatch(name)
+        frame = FRAME_ID.fullmatch(name)
         try:
             path, number = self._path(name, MAX_PICTURE_BYTES), 0
         except FileNotFoundError:

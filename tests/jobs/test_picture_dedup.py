@@ -6,6 +6,7 @@ import html
 import json
 import os
 import re
+import shutil
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
@@ -13,15 +14,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commandline import failure, fine, run
-from drawing import encoded, scene
-from near_pairs import wanted_groups, wanted_sets
+from drawing import animation, encoded, scene
+from near_pairs import wanted_groups, wanted_pairs, wanted_sets
 from PIL import Image, ImageOps
+from speeds import slow
 
 import fpstore
 from fpstore import ImageHash
 from fpstore.base.resources import Resources
-from fpstore.base.width import Width
+from fpstore.base.width import Width, row_places
 from fpstore.errors import InputError, StorageError, StoreExistsError
+from fpstore.hashing import ImageReader
 from fpstore.hashing.pictures import PictureFacts
 from fpstore.jobs.grouping import members_in_sets
 from fpstore.jobs.picture_review import read_choices
@@ -54,7 +57,7 @@ def brute_distances(rows):
     return np.minimum(one_way, one_way.T)
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("bits", [32, 64, 128, 256])
 @pytest.mark.parametrize("radius", [0, 1, 3, 8])
 @pytest.mark.parametrize("threads", [1, 2])
@@ -69,11 +72,41 @@ def test_near_variants_are_those_of_brute_force(bits, radius, threads):
         assert sets.tolist() == wanted_sets(distances, radius)
         members = members_in_sets(sets)[0]
         ranks = np.random.default_rng(seed).permutation(count)[members.documents.view(np.intp)]
-        split = variants.split_chains(members, ranks, radius)
+        places = members.documents.view(np.intp)
+        split = variants.at(places).split_chains(members, ranks, radius)
         groups = [split.documents[a:b].tolist() for a, b in pairwise(split.lims.tolist())]
         order = np.empty(count, int)
         order[members.documents.view(np.intp)] = ranks
         assert groups == wanted_greedy(distances, radius, order)
+
+
+def test_a_row_between_two_representatives_goes_to_the_first():
+    rows = np.array([0b1111, 0b0011, 0b0000], np.uint64)[:, None, None]
+    variants = RowVariants(np.concatenate([rows, ~rows], axis=1), Width(64))
+    members = members_in_sets(variants.connect(2, Resources(1 << 26, 1)))[0]
+    for ranks, kept in (([0, 2, 1], 0), ([1, 2, 0], 2), ([2, 0, 1], 1)):
+        split = variants.split_chains(members, np.array(ranks), 2)
+        assert split.documents[0] == kept
+        assert split.lims[1] == (3 if kept == 1 else 2)
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("bits", [32, 64, 256])
+@pytest.mark.parametrize("radius", [0, 2, 8])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_pairs_of_variants_are_those_of_brute_force(bits, radius, threads):
+    width = Width(bits)
+    for count, seed in ((1, 1), (70, 5), (71, 6)):
+        rows = made_variants(width, count, seed)
+        words = rows[:, 0, 0] if width.words == 1 else rows[:, 0]
+        _, first = np.unique(words, axis=0, return_index=True)
+        rows, words = rows[first], words[first]
+        found = []
+        pairs = RowVariants(rows, width).pairs(radius, Resources(1 << 26, threads))
+        for a, b, distances in pairs:
+            places = [row_places(words, side).tolist() for side in (a, b)]
+            found += zip(*places, distances.tolist(), strict=True)
+        assert sorted(found) == wanted_pairs(brute_distances(rows), radius)
 
 
 def wanted_greedy(distances, radius, ranks):
@@ -105,9 +138,10 @@ def dated(picture, date, tag=0x9003):
     return encoded(picture, "JPEG", exif=exif)
 
 
-@pytest.fixture
-def photos(tmp_path, monkeypatch):
-    """Make a folder with copies of three pictures, and step into its parent."""
+@pytest.fixture(scope="module")
+def drawn_photos(tmp_path_factory):
+    """Make a folder with copies of three pictures."""
+    tmp_path = tmp_path_factory.mktemp("drawn")
     (tmp_path / "photos/trip").mkdir(parents=True)
     for name, data in {
         "a.jpg": dated(scene(1), "2020:05:06 07:08:09"),
@@ -124,6 +158,13 @@ def photos(tmp_path, monkeypatch):
     time = datetime(2010, 1, 2, 3, 4, 5).timestamp()
     for path in (tmp_path / "photos").rglob("*.*"):
         os.utime(path, (time, time))
+    return tmp_path / "photos"
+
+
+@pytest.fixture
+def photos(drawn_photos, tmp_path, monkeypatch):
+    """Copy the folder, and step into its parent."""
+    shutil.copytree(drawn_photos, tmp_path / "photos")
     monkeypatch.chdir(tmp_path)
     return tmp_path / "photos"
 
@@ -220,6 +261,92 @@ def test_wrong_arguments_are_refused(photos):
     Path("empty").mkdir()
     with pytest.raises(InputError, match="empty: no rows"):
         fpstore.dedup_pictures("empty")
+
+
+# ---- pairs and clusters of a store, whose pictures are read again ----
+
+
+def build_photos(hasher, *, ids=None):
+    reader = ImageReader("photos", hasher)
+    fingerprinter = {"fingerprinter": hasher, "radius": hasher.usual_radius}
+    if ids is None:
+        return fpstore.build("photos.fps", reader, width=hasher.width, **fingerprinter)
+    (chunk,) = reader
+    return fpstore.build("ids.fps", chunk.fingerprints, ids, width=hasher.width, **fingerprinter)
+
+
+@pytest.mark.parametrize("method", ["perceptual", slow("pdq")])
+def test_pairs_and_clusters_of_a_store_have_turned_pictures(photos, method):
+    for turn in Image.Transpose:
+        (photos / f"turned {turn.name}.jpg").write_bytes(
+            encoded(scene(1).transpose(turn).resize((300, 300)), "JPEG")
+        )
+    hasher = ImageHash(method=method)
+    store = build_photos(hasher)
+    names = sorted(name for _, _, names in store.items() for name in names)
+    rows = {name: hasher.orientations(name) for name in names}
+
+    def distance(a, b):
+        bits = [
+            np.bitwise_count(rows[x][:1] ^ rows[y]).reshape(8, -1).sum(axis=1).min()
+            for x, y in ((a, b), (b, a))
+        ]
+        return int(min(bits))
+
+    expected = {
+        (a, b): distance(a, b)
+        for a in names
+        for b in names
+        if a < b
+        and store.fingerprints_of([a])[1][0:1].tolist()
+        != store.fingerprints_of([b])[1][0:1].tolist()
+    }
+    expected = {pair: bits for pair, bits in expected.items() if bits <= store.radius}
+    found = {}
+    for batch in store.pairs(orientations=8, threads=2):
+        assert all(pair.a < pair.b for pair in batch)
+        for columns in batch.rows_of_ids():
+            for a, b, bits in zip(
+                columns["id_a"], columns["id_b"], columns["distance"].tolist(), strict=True
+            ):
+                assert tuple(sorted((a, b))) not in found
+                found[tuple(sorted((a, b)))] = bits
+    assert found == expected
+    assert len(found) > 20
+    connected = store.clusters(orientations=8, group="connected")
+    greedy = store.clusters(orientations=8)
+    assert sorted(map(len, connected)) == sorted(map(len, greedy)) == [2, 10]
+    for group in greedy:
+        assert all(distance(group[0], name) <= store.radius for name in group)
+    assert len(list(store.clusters())) < 3
+
+
+def test_pairs_of_turned_pictures_say_what_they_cannot_read(photos):
+    store = build_photos(ImageHash())
+    with pytest.raises(InputError, match="lists no pictures with equal fingerprints"):
+        store.pairs(orientations=8, duplicates=True)
+    with pytest.raises(InputError, match="orientations must be 1 or 8"):
+        store.clusters(orientations=2)
+    numbered = build_photos(ImageHash(), ids=range(6))
+    with pytest.raises(StorageError, match="No such file"):
+        numbered.clusters(orientations=8)
+    (photos / "f.png").write_bytes(encoded(scene(9)))
+    with pytest.raises(InputError, match=r"f\.png: has another fingerprint than in the store"):
+        list(store.pairs(orientations=8))
+    (photos / "f.png").write_bytes(encoded(Image.new("L", (50, 50))))
+    assert "has another fingerprint" in failure("cluster", "photos.fps", "--orientations", 8)
+    fpstore.build("plain.fps", [1, 2, 3])
+    message = failure("pairs", "plain.fps", "--orientations", 8)
+    assert "--orientations 8 is for a store that was built of pictures" in message
+
+
+def test_frames_are_read_again_by_their_numbers(photos):
+    for path in photos.glob("*.*"):
+        path.unlink()
+    (photos / "g.gif").write_bytes(animation(3))
+    store = build_photos(ImageHash(frame="all"))
+    assert sorted(name for _, _, ids in store.items() for name in ids)[0] == "photos/g.gif#0"
+    assert len(store.clusters(0, orientations=8)) == 0
 
 
 # ---- the command, the page, and its choices ----

@@ -680,7 +680,7 @@ def open_files(
                 yield from open_inputs(args, kind, [path], fingerprinter, notices)
             else:
                 yield (
-                    _picture(fingerprinter, args.orientations)
+                    _picture(fingerprinter, getattr(args, "orientations", 1))
                     if kind == PICTURES
                     else _text(fingerprinter, standard_input(notices, args.encoding))
                 )

@@ -60,6 +60,7 @@ _PDQ_RADIUS = 31
 # JPEG of more pixels is decoded in a smaller size; of PDQ, all pictures are made smaller
 _MAX_PIXELS = 1 << 20
 _PDQ_BYTES = 30  # of a pixel in pdqhash: sums of doubles, two floats and colours
+_TURNED_BYTES = 4  # of a pixel of a turned copy
 _SIDE = 32
 _ACROSS = np.arange(1 - _SIDE, _SIDE, 2)  # twice the distance of a row from the middle
 _SQUARES_LESS_MEAN = _ACROSS**2 - (_SIDE**2 - 1) // 3
@@ -296,7 +297,9 @@ class ImageHash(Fingerprinter["Picture"]):
             every=every,
             budget=budget,
             most_pixels=most_pixels,
-            hash_bytes=_PDQ_BYTES if self.method == "pdq" else 0,
+            hash_bytes=(
+                _PDQ_BYTES + _TURNED_BYTES * (orientations > 1) if self.method == "pdq" else 0
+            ),
         )
         with (
             translate_decoding_errors(picture.place + picture.name, picture.path),

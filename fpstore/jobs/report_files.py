@@ -7,14 +7,19 @@ import io
 import re
 import stat
 from collections.abc import Mapping
-from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fpstore.base.strings import CUT, cut_text
 from fpstore.errors import FpstoreError, plural
 from fpstore.hashing.base import Fingerprinter
-from fpstore.hashing.decoding import PictureSource, eight_bits, frames, translate_decoding_errors
+from fpstore.hashing.decoding import (
+    PictureSource,
+    eight_bits,
+    open_picture,
+    translate_decoding_errors,
+    upright,
+)
 from fpstore.hashing.html import MainText
 from fpstore.hashing.image import ImageHash, Rejection
 from fpstore.hashing.page_text import main_texts
@@ -138,14 +143,17 @@ def read_thumbnail(path: Path, side: int, number: int = 0) -> str | None:
 
     ``side`` has the most pixels of a side. InputError as in `translate_decoding_errors`.
     """
-    with translate_decoding_errors(str(path), path):
-        for image in islice(frames(path, every=number > 0), number, number + 1):
-            small, stream = eight_bits(image).convert("RGB"), io.BytesIO()
-            small.thumbnail((side, side))
-            small.info.clear()
-            small.save(stream, "JPEG", quality=QUALITY)
-            return base64.b64encode(stream.getvalue()).decode()
-    return None
+    with translate_decoding_errors(str(path), path), open_picture(path) as image:
+        if number >= getattr(image, "n_frames", 1):
+            return None
+        if number:
+            image.seek(number)
+        image.draft("RGB", (2 * side, 2 * side))  # decodes JPEG in a smaller size
+        small, stream = eight_bits(upright(image)).convert("RGB"), io.BytesIO()
+        small.thumbnail((side, side))
+        small.info.clear()
+        small.save(stream, "JPEG", quality=QUALITY)
+        return base64.b64encode(stream.getvalue()).decode()
 
 
 def beginning(text: str) -> str:

@@ -342,16 +342,22 @@ class ImageHash(Fingerprinter["Picture"]):
             upright = self._hash_of_grey(image)
         if isinstance(upright, Rejection):
             return upright
-        fingerprints = [upright]
-        for turn in pillow().Transpose if orientations > 1 else ():
-            turned = (
-                self._pdq(image.transpose(turn))
-                if self.method == "pdq"
-                else self._hash_of_scaled(self._scaled(image, turn))
-            )
-            # a picture that has no fingerprint when it is turned is not stored so
-            fingerprints.append(upright if isinstance(turned, Rejection) else turned)
-        return tuple(fingerprints)
+        return (upright, *(self._turned(image, upright) if orientations > 1 else ()))
+
+    def _turned(self, image: Image, upright: int) -> Iterator[int]:
+        """Yield the fingerprints of a picture that is mirrored and turned.
+
+        A picture that has no fingerprint when it is turned is not stored so, and has its upright
+        one.
+        """
+        is_pdq = self.method == "pdq"
+        images = (
+            (image, image) if is_pdq else (self._scaled(image), self._scaled(image, exchanged=True))
+        )
+        for turn in pillow().Transpose:
+            turned = images[turn.name in _EXCHANGING].transpose(turn)
+            fingerprint = self._pdq(turned) if is_pdq else self._hash_of_scaled(turned)
+            yield upright if isinstance(fingerprint, Rejection) else fingerprint
 
     def _hash_of_grey(self, grey: Image) -> int | Rejection:
         """Return the fingerprint of a picture of the mode L, or why it has none."""
@@ -378,20 +384,17 @@ class ImageHash(Fingerprinter["Picture"]):
         """The brightnesses along a side that the method compares."""
         return 8 if self.width == 64 else 16
 
-    def _scaled(self, grey: Image, turn: Any = None) -> Image:
-        """Return a picture in the size that the package compares, mirrored or turned.
+    def _scaled(self, grey: Image, *, exchanged: bool = False) -> Image:
+        """Return a picture in the size that the package compares, or with sides exchanged.
 
         The package scales a picture to this size itself, and leaves a picture of this size as it
         is.
         """
-        if self.method != "wavelet":
-            width, height = self._shape(self._side)
-            size = (
-                (width, height) if turn is None or turn.name not in _EXCHANGING else (height, width)
-            )
-            antialias = import_package("imagehash", "ImageHash").ANTIALIAS
-            grey = grey.resize(size, antialias)
-        return grey if turn is None else grey.transpose(turn)
+        if self.method == "wavelet":
+            return grey
+        size = self._shape(self._side)
+        antialias = import_package("imagehash", "ImageHash").ANTIALIAS
+        return grey.resize(size[::-1] if exchanged else size, antialias)
 
     def _hash_of_scaled(self, scaled: Image) -> int | Rejection:
         if self._is_blank(scaled):

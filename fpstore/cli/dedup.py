@@ -431,7 +431,7 @@ def _dedup_pictures(args: Arguments) -> None:
             Listing(
                 output,
                 partial(open_list, ("id",)),
-                lambda result: [{"id": corpus.names_at(getattr(result, "kept", result))}],
+                lambda result: [{"id": corpus.names_at(result.kept)}],
             )
         )
         output = None

@@ -192,6 +192,12 @@ def deduplicate(
     return result
 
 
+class ChosenRows(NamedTuple):
+    """The rows that a user has chosen; ``kept`` has a flag for each row, as in `Deduplication`."""
+
+    kept: Flags
+
+
 def copy_chosen(
     corpus: RowSource,
     flags: Flags,
@@ -200,11 +206,11 @@ def copy_chosen(
     overwrite: bool,
     listings: Sequence[Listing],
 ) -> None:
-    """Copy the rows that a user has chosen, and write lists of them, whose rows take the flags."""
+    """Copy the rows that a user has chosen, and write lists, whose rows take `ChosenRows`."""
     outputs = Outputs(corpus, output, listings, overwrite)
     with ExitStack() as stack:
         outputs.open_lists(stack)
-        outputs.write(flags, flags, resources)
+        outputs.write(ChosenRows(flags), flags, resources)
 
 
 def _check_annotation(

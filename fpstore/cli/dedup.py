@@ -348,6 +348,7 @@ def dedup(args: Arguments) -> None:
     if kind == PICTURES:
         _dedup_pictures(args)
         return
+    args.refuse("is for pictures (--image) here", "left_out")
     if args.add and not args.against:
         fail("--add inserts into the store that --against names")
     if args.excerpts_of is not None and args.removed is None:

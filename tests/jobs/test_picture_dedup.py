@@ -382,6 +382,9 @@ def test_the_command_writes_a_folder_or_a_list(photos):
         (("best2", "--choices", "x", "--radius", 3), "--radius compares pictures: leave it or"),
     ):
         assert message in failure("dedup", "photos", *arguments, "--image", code=2)
+    assert "--left-out is for pictures" in failure(
+        "dedup", "kept.csv", "x.csv", "--text-field", "id", "--left-out", "l.tsv", code=2
+    )
     assert "--orientations is for pictures (--image), not for" in failure(
         "dedup", "kept.csv", "x.csv", "--text-field", "id", "--orientations", 8, code=2
     )

@@ -25,7 +25,13 @@ from typing import TYPE_CHECKING
 
 from fpstore import start as start  # first: it explains why the kernel cannot be loaded
 from fpstore.api import build, open, repair
-from fpstore.cleaning import decontaminate, dedup, remove_boilerplate, remove_passages
+from fpstore.cleaning import (
+    decontaminate,
+    dedup,
+    dedup_pictures,
+    remove_boilerplate,
+    remove_passages,
+)
 from fpstore.design.families import Design
 from fpstore.design.tables import TableSpec
 from fpstore.errors import (
@@ -143,6 +149,7 @@ __all__ = [
     "build",
     "decontaminate",
     "dedup",
+    "dedup_pictures",
     "open",
     "plan",
     "remove_boilerplate",

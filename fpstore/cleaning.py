@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from fpstore.errors import InputError
 from fpstore.store import Store
 
 if TYPE_CHECKING:
+    from fpstore.hashing import ImageHash
     from fpstore.jobs.boilerplate import Boilerplate
     from fpstore.jobs.decontamination import Decontamination
     from fpstore.jobs.dedup import Deduplication
@@ -344,6 +345,113 @@ def dedup(
     return result._replace(
         kept=corpus.select_rows(result.kept) if kept is None else kept,
         annotated=annotated,
+        clusters=result.clusters.in_memory(),
+        removed=result.removed.in_memory(),
+    )
+
+
+def dedup_pictures(
+    source: PathLike | Iterable[PathLike],
+    output: PathLike | None = None,
+    *,
+    fingerprinter: ImageHash | None = None,
+    keep: str = "largest",
+    radius: int | None = None,
+    group: str = "greedy",
+    orientations: int = 1,
+    links: bool = False,
+    suffixes: Iterable[str] | None = None,
+    memory: int | str | None = None,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Deduplication:
+    """Keep one picture of each group of near-duplicates; nothing is deleted.
+
+    Pictures without a fingerprint, which are nearly blank, stay. Files in folders that are no
+    pictures, or broken, are left out.
+
+    Parameters
+    ----------
+    source : path or iterable of paths
+        Files and folders, as for :class:`fpstore.hashing.ImageReader`.
+    output : path-like, optional
+        A new folder for the pictures that stay, under their paths in the folders of the source.
+    fingerprinter : ImageHash, optional
+        By default ``ImageHash()``.
+    keep : {"largest", "newest", "oldest", "first"}
+        The picture that stays: the one with the most pixels, of these the one with the most bytes;
+        the newest or oldest by the date of its Exif data or, without it, by the time of change of
+        the file, in local time; or the first path. The first of equal ones stays.
+    radius : int, optional
+        The largest distance of near-duplicates, in bits; by default the usual one of the hash.
+    group : {"greedy", "connected"}
+        As for :meth:`fpstore.Store.clusters`.
+    orientations : {1, 8}
+        With 8, pictures are also near-duplicates if one is near a mirrored or turned copy of the
+        other, and their distance is the least: see :meth:`fpstore.ImageHash.orientations`. A
+        picture takes eight fingerprints of memory.
+    links : bool
+        Make hard links in place of copies; the output must be on the same disk.
+    suffixes : iterable of str, optional
+        In folders, read only files whose names end with one of these.
+    memory : int or str, optional
+        For pictures that are decoded at the same time, and for the search.
+
+    Returns
+    -------
+    Deduplication
+        ``kept`` has the paths of the pictures that stay. ``removed`` has the others, with their
+        distances from what is kept.
+
+    Raises
+    ------
+    InputError
+        An argument is wrong, a named file is no picture, or there are no pictures.
+    StoreExistsError
+        The output exists.
+    StorageError
+        A file cannot be read, or the output cannot be written; nothing is left at it.
+    MissingExtraError
+        A package for pictures is not installed.
+
+    Examples
+    --------
+    >>> import fpstore, pathlib, tempfile
+    >>> from PIL import Image
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> picture = Image.linear_gradient("L").rotate(30)
+    >>> picture.save(folder / "a.png")
+    >>> picture.resize((400, 400)).save(folder / "b.png")
+    >>> result = fpstore.dedup_pictures(folder)
+    >>> [pathlib.Path(path).name for path in result.kept]
+    ['b.png']
+    """
+    from fpstore.hashing import ImageHash
+    from fpstore.hashing.documents import walk_pictures
+    from fpstore.hashing.pictures import PictureFiles
+    from fpstore.jobs.dedup import deduplicate
+    from fpstore.jobs.dedup_job import DedupJob
+
+    resources = make_resources(memory, threads, progress)
+    fingerprinter = ImageHash() if fingerprinter is None else fingerprinter
+    if not isinstance(fingerprinter, ImageHash):
+        raise InputError(
+            f"fingerprinter must be an ImageHash, got {type(fingerprinter).__name__}",
+            got=fingerprinter,
+            argument="fingerprinter",
+        )
+    job = DedupJob.of_pictures(fingerprinter, radius, group, keep, orientations)
+    corpus = PictureFiles(
+        walk_pictures(source, suffixes),
+        fingerprinter,
+        keep,
+        orientations=orientations,
+        links=check_flag(links, "links"),
+        threads=resources.threads,
+    )
+    result = deduplicate(corpus, job, resources, output, False, None)
+    return result._replace(
+        kept=corpus.names_at(result.kept),
         clusters=result.clusters.in_memory(),
         removed=result.removed.in_memory(),
     )

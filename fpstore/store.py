@@ -550,6 +550,7 @@ class Store(Generic[Id]):
         radius: int | None = None,
         *,
         duplicates: bool = False,
+        orientations: int = 1,
         memory: int | str | None = None,
         threads: int | None = None,
         progress: Progress | None = None,
@@ -567,6 +568,11 @@ class Store(Generic[Id]):
             Also yield each fingerprint of several documents, as a pair with itself at distance 0,
             before all other pairs. Its ``rows_of_ids`` and tables list each pair of its ids once: n
             (n - 1) / 2 rows of n ids, 65,536 at a time.
+        orientations : {1, 8}
+            Of a store of pictures. With 8, two pictures are also a pair if one is near a mirrored
+            or turned copy of the other, and their distance is the least. The pictures are read
+            again, one for each fingerprint, by the paths that their ids are: see
+            :meth:`fpstore.ImageHash.orientations`. Eight fingerprints of each are in memory.
         memory : int or str, optional
             For the fingerprints and the tables that are sorted, such as "8GiB"; by default a
             quarter of this machine's memory. About 24 bytes for a fingerprint of 64 bits are enough
@@ -607,7 +613,9 @@ class Store(Generic[Id]):
         from fpstore.jobs.store_job import iterate_pairs, pairs_job
 
         return iterate_pairs(
-            pairs_job(self, radius, duplicates, make_resources(memory, threads, progress)),
+            pairs_job(
+                self, radius, duplicates, make_resources(memory, threads, progress), orientations
+            ),
             resume,
         )
 
@@ -617,6 +625,7 @@ class Store(Generic[Id]):
         *,
         group: str | None = None,
         keep: str = "first",
+        orientations: int = 1,
         memory: int | str | None = None,
         threads: int | None = None,
         progress: Progress | None = None,
@@ -643,6 +652,8 @@ class Store(Generic[Id]):
             the document whose fingerprint is nearest to the majority of the group, bit by bit (of
             the component if groups are greedy). With ``group="greedy"`` and with "central", each
             document must have one fingerprint.
+        orientations : {1, 8}
+            As for :meth:`pairs`.
         memory, threads, progress, resume : optional
             As for :meth:`pairs`. Besides, about 12 bytes per document are held, and what clusters
             themselves take.
@@ -658,7 +669,8 @@ class Store(Generic[Id]):
         """
         from fpstore.jobs.store_job import clusters_job
 
-        job = clusters_job(self, radius, group, keep, make_resources(memory, threads, progress))
+        resources = make_resources(memory, threads, progress)
+        job = clusters_job(self, radius, group, keep, resources, orientations)
         with job.checkpoint(resume) as checkpoint:
             return job.run(checkpoint).in_memory()
 

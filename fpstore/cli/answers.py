@@ -50,10 +50,12 @@ class QueryBatch:
     def from_chunk(cls, chunk: Chunk | QueryBatch) -> QueryBatch:
         return chunk if isinstance(chunk, cls) else cls(chunk.fingerprints, chunk.ids)
 
-    def slice(self, start: int, end: int) -> QueryBatch:
-        ids = None if self.ids is None else self.ids[start:end]
+    def slice(self, start: int, end: int | None, step: int = 1) -> QueryBatch:
+        places = slice(start, end, step)
         return QueryBatch(
-            self.fingerprints[start:end], ids, None if self.rows is None else self.rows[start:end]
+            self.fingerprints[places],
+            None if self.ids is None else self.ids[places],
+            None if self.rows is None else self.rows[places],
         )
 
     def rows_from(self, before: int) -> Words:

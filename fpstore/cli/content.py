@@ -6,6 +6,7 @@ import re
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ from fpstore.hashing.documents import (
 from fpstore.hashing.features import HASHES, TOKENIZERS, UNITS, WEIGHTINGS
 from fpstore.hashing.fields import column_fingerprinter, is_weighted
 from fpstore.hashing.html import MainText, page_fingerprinter
-from fpstore.hashing.image import FRAMES, METHODS, Rejection
+from fpstore.hashing.image import FRAMES, METHODS, ORIENTATIONS, Rejection
 from fpstore.hashing.normal import DIGITS, HYPHENS, MARKS
 from fpstore.hashing.page_text import EXTRACTORS
 from fpstore.hashing.registry import (
@@ -95,7 +96,9 @@ _OPTION_KINDS = {  # options, and what they are for
     "left_out": (TEXTS, ROWS, PICTURES, VECTORS),
     **dict.fromkeys(("encoding", "html", *TEXT_MAKING), (TEXTS, ROWS)),
     **dict.fromkeys(("vector_field", "plane_seed"), (VECTORS,)),
-    **dict.fromkeys(("image_hash", "frame", "min_quality"), (PICTURES,)),
+    **dict.fromkeys(
+        ("image_hash", "frame", "min_quality", "orientations", "links", "choices"), (PICTURES,)
+    ),
 }
 _NUMBER = re.compile(r"[+-]?[0-9][0-9._]*")
 _PART_BYTES = 1 << 20
@@ -214,6 +217,14 @@ HTML_OF_ROWS = option(
     flag_value="yes",
     callback=lambda ctx, parameter, value: {"no": False, "yes": True}.get(value, value),
 )
+ORIENTED = option(
+    "--orientations N",
+    "8: also find pictures that were mirrored or turned by 90, 180 or 270 degrees. The distance is "
+    "the least of the eight.",
+    tuple(map(str, ORIENTATIONS)),
+    "1",
+    callback=lambda ctx, parameter, value: int(value),
+)
 LEFT_OUT = option(
     "--left-out FILE",
     "Write what is left out to a file: the path, or the number of a row or vector, and the "
@@ -315,6 +326,18 @@ SHINGLES = (
         whole_number(1, 255),
     ),
 )
+IMAGE_HASH = option(
+    "--image-hash METHOD",
+    f"Hash of pictures: {', '.join(METHODS)}. pdq has 256 bits, color 64, the others 64 or 256.",
+    METHODS,
+    "perceptual",
+)
+MIN_QUALITY = option(
+    "--min-quality N",
+    "Leave out pictures of a lower quality, which are nearly blank. By default 20 with pdq, "
+    "otherwise 4 grey levels of detail. 0 keeps all but blank ones.",
+    whole_number(0, 100),
+)
 MAKING = (
     *SHINGLES,
     option(
@@ -324,25 +347,14 @@ MAKING = (
         0,
         into="plane_seed",
     ),
-    option(
-        "--image-hash METHOD",
-        f"Hash of pictures: {', '.join(METHODS)}. pdq has 256 bits, color 64, the others 64 or "
-        "256.",
-        METHODS,
-        "perceptual",
-    ),
+    IMAGE_HASH,
     option(
         "--frame",
         "Hash the first frame or page of a file, or each, with the id path#number.",
         FRAMES,
         "first",
     ),
-    option(
-        "--min-quality N",
-        "Leave out pictures of a lower quality, which are nearly blank. By default 20 with pdq, "
-        "otherwise 4 grey levels of detail. 0 keeps all but blank ones.",
-        whole_number(0, 100),
-    ),
+    MIN_QUALITY,
 )
 
 
@@ -470,7 +482,7 @@ def fingerprinter_option(args: Arguments, kind: str) -> Any:
             return hashing.ImageHash(
                 method=args.image_hash,
                 width=width_option(args),
-                frame=args.frame,
+                frame=getattr(args, "frame", FRAMES[0]),
                 min_quality=args.min_quality,
             )
     if kind == FINGERPRINTS:
@@ -586,7 +598,12 @@ def open_inputs(
     if kind == PICTURES:
         warnings.filterwarnings("ignore", module=r"PIL\b")  # the notices report what cannot be read
         return hashing.ImageReader(
-            paths, fingerprinter, on_notice=notices, memory=getattr(args, "memory", None), **makes
+            paths,
+            fingerprinter,
+            orientations=getattr(args, "orientations", 1),
+            on_notice=notices,
+            memory=getattr(args, "memory", None),
+            **makes,
         )
     if kind == VECTORS:
         if "-" in paths:
@@ -663,7 +680,7 @@ def open_files(
                 yield from open_inputs(args, kind, [path], fingerprinter, notices)
             else:
                 yield (
-                    _picture(fingerprinter)
+                    _picture(fingerprinter, getattr(args, "orientations", 1))
                     if kind == PICTURES
                     else _text(fingerprinter, standard_input(notices, args.encoding))
                 )
@@ -706,18 +723,24 @@ def standard_input(notices: Notices, encoding: str | None = None) -> str:
     return text.text
 
 
-def _picture(fingerprinter: Any) -> Chunk:
+def _picture(fingerprinter: Any, orientations: int) -> Chunk:
     frames = fingerprinter.frame_fingerprints(
-        PictureSource(_read_stdin("picture"), "standard input"), every=fingerprinter.frame == "all"
+        PictureSource(_read_stdin("picture"), "standard input"),
+        every=fingerprinter.frame == "all",
+        orientations=orientations,
     )
     numbers = {
-        number: value for number, value in enumerate(frames) if not isinstance(value, Rejection)
+        number: values for number, values in enumerate(frames) if not isinstance(values, Rejection)
     }
     if not numbers:
         problem = next(frame.sentence for frame in frames if isinstance(frame, Rejection))
         raise InputError(f"standard input {problem}", path="-")
-    ids = ["-" if len(frames) == 1 else f"-#{number}" for number in numbers]
-    return Chunk(Width(fingerprinter.width).rows(numbers.values()), ids)
+    ids = [
+        "-" if len(frames) == 1 else f"-#{number}"
+        for number in numbers
+        for _ in range(orientations)
+    ]
+    return Chunk(Width(fingerprinter.width).rows(chain.from_iterable(numbers.values())), ids)
 
 
 def check_inputs(kind: str, paths: Sequence[str], advice: str) -> None:

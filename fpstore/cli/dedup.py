@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -12,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.base.arguments import printable
+from fpstore.base.resources import parse_threads
 from fpstore.cleaning import open_reference
 from fpstore.cli import content, options
-from fpstore.cli.content import FINGERPRINTS, Notices
+from fpstore.cli.content import FINGERPRINTS, PICTURES, Notices
 from fpstore.cli.options import argument, option, whole_number
 from fpstore.cli.output import format_ids, not_compared_rows, print_table
 from fpstore.cli.outputs import (
@@ -30,8 +32,10 @@ from fpstore.cli.task import PART_BYTES, PLANNING, plan_or_run, read_spec
 from fpstore.cli.verb import Arguments, fail, translate_usage_errors, verb
 from fpstore.errors import plural
 from fpstore.format.manifest import is_openable
+from fpstore.hashing.documents import walk_pictures
 from fpstore.hashing.exact import EXACT
 from fpstore.hashing.html import MainText
+from fpstore.hashing.pictures import KEEP_PICTURES, PictureFiles
 from fpstore.hashing.plain_pages import PlainPages
 from fpstore.hashing.registry import TEXT_METHODS
 from fpstore.hashing.wrapper import unwrap_minhash
@@ -41,11 +45,12 @@ from fpstore.io.source import RowSource, format_by_name
 from fpstore.io.urls import TRACKING_PARAMETERS
 from fpstore.jobs import GROUPINGS, KEEP_RULES, SEARCHES, UNKNOWN
 from fpstore.jobs.clusters import CORPUS_COLUMNS, TEXT_CLUSTER_COLUMNS
-from fpstore.jobs.dedup import Deduplication, deduplicate
+from fpstore.jobs.dedup import Deduplication, copy_chosen, deduplicate
 from fpstore.jobs.dedup_job import DEDUP_METHOD, DedupJob, DedupSpec
 from fpstore.jobs.evidence import EQUAL_KEY
 from fpstore.jobs.excerpts import MAX_CHARACTERS
 from fpstore.jobs.outputs import Listing
+from fpstore.jobs.picture_review import read_choices
 from fpstore.jobs.reference import Reference
 from fpstore.jobs.removed import removed_columns
 from fpstore.jobs.sources import SOURCE_COLUMNS
@@ -66,6 +71,15 @@ METHOD = option(
     "only equal texts, also those without words. By default minhash.",
     (*TEXT_METHODS, EXACT),
 )
+# options of pictures, and those of them that compare pictures
+_COMPARING = (
+    *("image_hash", "min_quality", "orientations", "width", "keep", "radius", "group"),
+    *("clusters", "removed"),
+)
+_OF_PICTURES = (
+    *("image", "links", "choices", "suffixes", "left_out", "overwrite", *_COMPARING),
+    *("threads", "memory", "quiet", "no_progress", "as_json"),
+)
 NOTED_CHANCE = 0.01  # pairs of unrelated texts within the radius, for each text
 
 
@@ -74,6 +88,21 @@ NOTED_CHANCE = 0.01  # pairs of unrelated texts within the radius, for each text
     OUTPUT,
     *(textual for textual in content.TEXTUAL if textual is not options.HTML),
     content.HTML_OF_ROWS,
+    option(
+        "--image",
+        "Inputs are pictures or folders of them. OUTPUT is a new folder for those that stay, or a "
+        "list of their paths with a header: .tsv, .csv, .jsonl or .parquet.",
+    ),
+    content.IMAGE_HASH,
+    content.MIN_QUALITY,
+    content.ORIENTED,
+    option("--links", "Of pictures, make hard links in OUTPUT in place of copies."),
+    option(
+        "--choices FILE",
+        "Of pictures, remove those that a list of choices removes, which the page of fpstore "
+        "review saves. Nothing is hashed or compared.",
+    ),
+    content.LEFT_OUT,
     options.ROW_FORMAT,
     options.FINGERPRINT_FIELD,
     options.DECIMAL,
@@ -129,8 +158,10 @@ NOTED_CHANCE = 0.01  # pairs of unrelated texts within the radius, for each text
         "The rows that stay: the longest, the first, those with the smallest id, those nearest to "
         "the majority of the fingerprints of their cluster, or those with the highest score, then "
         "the longest. By default the highest with --score-field, otherwise the longest of texts, "
-        "and the first of fingerprints.",
-        KEEP_RULES,
+        "and the first of fingerprints. Of pictures, the largest (the most pixels, then the most "
+        "bytes), the newest or oldest (by Exif, otherwise by the time of change of the file), or "
+        "the first; by default the largest.",
+        tuple(dict.fromkeys((*KEEP_RULES, *KEEP_PICTURES))),
     ),
     option(
         "--estimate/--no-estimate",
@@ -252,8 +283,6 @@ NOTED_CHANCE = 0.01  # pairs of unrelated texts within the radius, for each text
     guesses={
         **OUTPUT_IS_LAST,
         "--html-fast": "--html resiliparse",
-        "--image": "fpstore build --image makes a store of the pictures, and fpstore cluster lists "
-        "the near-duplicates in it",
     },
 )
 def dedup(args: Arguments) -> None:
@@ -271,6 +300,11 @@ def dedup(args: Arguments) -> None:
     kept, unless you say --unknown drop; "not compared" of what is printed, in JSON "not_compared",
     counts such rows. With --key-field, a row without a text is compared by its key; with --method
     exact, blank texts are compared.
+
+    With --image, keeps one picture of each group, and copies or links the pictures that stay, or
+    lists their paths. Nothing is deleted. Blank pictures stay; files in folders that are no
+    pictures are left out. Pictures are compared by their hashes, in groups that are greedy by
+    default. With --orientations 8, mirrored and turned copies are near, too.
 
     $ fpstore dedup corpus.parquet clean.parquet --text-field text
     $ fpstore dedup corpus.parquet clean.parquet --text-field text --lossless \
@@ -305,9 +339,16 @@ def dedup(args: Arguments) -> None:
         --radius 10 --html --force
     $ fpstore dedup corpus.parquet titled.parquet --text-field title=4 --text-field text \
         --id-field id --memory 4GiB --resume
+    $ fpstore dedup photos best --image --keep largest --links
+    $ fpstore dedup photos unique.tsv --image --orientations 8 --removed copies.tsv --force
+    $ fpstore dedup photos chosen --image --choices choices.jsonl
     """
     kind = content.declared_kind(args)
     content.refuse_options_of_other_kinds(args, kind)
+    if kind == PICTURES:
+        _dedup_pictures(args)
+        return
+    args.refuse("is for pictures (--image) here", "left_out")
     if args.add and not args.against:
         fail("--add inserts into the store that --against names")
     if args.excerpts_of is not None and args.removed is None:
@@ -364,6 +405,57 @@ def dedup(args: Arguments) -> None:
     args.result(summary)
     if not (args.as_json or args.quiet):
         _print_summary(summary, args.output, args.unknown, args.annotate)
+
+
+def _dedup_pictures(args: Arguments) -> None:
+    args.refuse_others("is not for pictures", *_OF_PICTURES)
+    if args.choices is not None:
+        args.refuse("compares pictures: leave it or --choices out", *_COMPARING)
+    hasher, notices = content.fingerprinter_option(args, PICTURES), Notices(PICTURES, args.left_out)
+    keep, group = args.keep or KEEP_PICTURES[0], args.group or hasher.usual_group
+    with translate_usage_errors():
+        job = DedupJob.of_pictures(hasher, args.radius, group, keep, args.orientations)
+    warnings.filterwarnings("ignore", module=r"PIL\b")  # the notices report what cannot be read
+    corpus = PictureFiles(
+        walk_pictures(args.inputs, args.suffixes),
+        hasher,
+        keep,
+        orientations=args.orientations,
+        links=args.links,
+        threads=parse_threads(args.threads),
+        on_skip=notices,
+    )
+    listings, output = _listings(args, job), args.output
+    if format_by_name(output):
+        args.refuse("is for a folder, and OUTPUT is a list", "links")
+        listings.append(
+            Listing(
+                output,
+                partial(open_list, ("id",)),
+                lambda result: [{"id": corpus.names_at(result.kept)}],
+            )
+        )
+        output = None
+    with args.bars(corpus) as bars:
+        resources = args.resources(bars)
+        if args.choices is not None:
+            flags = corpus.read_flags(read_choices(args.choices))
+            copy_chosen(corpus, flags, resources, output, args.overwrite, listings)
+        else:
+            result = deduplicate(
+                corpus, job, resources, output, args.overwrite, None, listings=listings
+            )
+    notices.report(args)
+    if args.choices is not None:
+        kept = int(flags.sum())
+        record = {"documents": len(flags), "removed": len(flags) - kept, "kept": kept}
+        line = f"{kept:,} of {plural(len(flags), 'picture')} kept"
+        args.result(record, args.with_time(args.output, line))
+        return
+    summary = _summary(job, result)
+    args.result(summary)
+    if not (args.as_json or args.quiet):
+        _print_summary(summary, args.output, args.unknown, pictures=True)
 
 
 def _plan(args: Arguments, spec: DedupSpec) -> None:
@@ -551,7 +643,11 @@ def _listings(args: Arguments, job: DedupJob) -> list[Listing]:
 
 
 def _print_summary(
-    summary: dict[str, Any], output: str, unknown: str, has_all: bool = False
+    summary: dict[str, Any],
+    output: str,
+    unknown: str,
+    has_all: bool = False,
+    pictures: bool = False,
 ) -> None:
     share = summary["removed"] / max(summary["documents"], 1)
     rows = [
@@ -591,7 +687,8 @@ def _print_summary(
         )
     if "pages" in summary:
         rows.insert(1, ("pages", f"{summary['pages']:,}", "compared without tags"))
-    rows[1:1] = not_compared_rows(summary["not_compared"], unknown)
+    reason = ("nearly blank pictures",) if pictures else ()
+    rows[1:1] = not_compared_rows(summary["not_compared"], unknown, *reason)
     title = "Equal texts" if summary.get("method") == EXACT else "Near-duplicates"
     print_table(title, ("", "", ""), rows, text_columns=(0, 2))
     if summary["clusters"]:

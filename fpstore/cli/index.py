@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import click
 import numpy as np
 
 import fpstore
@@ -54,9 +53,7 @@ Write = Callable[[Any, Matches], None]  # of the ids of queries, and their match
 
 def _check_options(args: Arguments, *allowed: str) -> None:
     """Refuse options that are for stores of fingerprints alone."""
-    for param in click.get_current_context().command.params:
-        if isinstance(param, click.Option) and param.name not in allowed:
-            args.refuse(f"is not for an LSH index, which {args.store} is", str(param.name))
+    args.refuse_others(f"is not for an LSH index, which {args.store} is", *allowed)
 
 
 def _reader_fingerprinter(args: Arguments, index: LshStore[Any]) -> tuple[Any, Any]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from fpstore import Pairs, Store
 from fpstore.api import open_store
-from fpstore.base.width import Width
+from fpstore.base.width import Width, equal
 from fpstore.cli import content, options
 from fpstore.cli.content import FINGERPRINTS, ROWS, Notices
 from fpstore.cli.options import argument, option
@@ -54,15 +54,15 @@ def open_output(args: Arguments, columns: Any, width: int = 64) -> Writer:
 
 
 def _write_pairs(batches: Generator[Pairs, None, None], writer: Writer) -> tuple[int, int]:
-    """Return the number of pairs at a distance above 0, and at distance 0."""
-    distinct = equal = 0
+    """Return the number of pairs of two fingerprints, and of one with itself."""
+    distinct = shared = 0
     with closing(batches):  # threads end before what they have found is dropped
         for batch in batches:
             for data in batch.rows_of_ids():
                 writer.write(data)
-            distinct += int(np.count_nonzero(batch.distances))
-            equal += int(np.count_nonzero(batch.distances == 0))
-    return distinct, equal
+            same = int(np.count_nonzero(equal(batch.rows_a, batch.rows_b)))
+            distinct, shared = distinct + len(batch) - same, shared + same
+    return distinct, shared
 
 
 @verb(
@@ -72,6 +72,7 @@ def _write_pairs(batches: Generator[Pairs, None, None], writer: Writer) -> tuple
         "--duplicates",
         "Also write each pair of documents that share a fingerprint, first and at distance 0.",
     ),
+    content.ORIENTED,
     *JOB,
 )
 def pairs(args: Arguments) -> None:
@@ -88,10 +89,14 @@ def pairs(args: Arguments) -> None:
     and whose signatures differ in at most --radius bits. The similarity is estimated by
     signatures.
 
+    With --orientations 8, the pictures that a store was built of are read again, by the paths that
+    their ids are.
+
     $ fpstore pairs crawl.fps --radius 2
     $ fpstore pairs crawl.fps --radius 0 --duplicates --json
     $ fpstore pairs crawl.fps --output pairs.parquet --memory 4GiB --threads 2 --resume
     $ fpstore pairs crawl.fps --output pairs.csv
+    $ fpstore pairs photos.fps --orientations 8
     $ fpstore pairs pages.lsh --radius 20 --output pairs.parquet
     """
     if index := index_module(args):
@@ -99,7 +104,9 @@ def pairs(args: Arguments) -> None:
         return
     with open_store(args.store) as opened, args.bars() as bars:
         options.check_radius_option(args.radius, opened.width)
-        job = pairs_job(opened, args.radius, args.duplicates, args.resources(bars))
+        job = pairs_job(
+            opened, args.radius, args.duplicates, args.resources(bars), args.orientations
+        )
         with _job_output(args, job, PAIR_COLUMNS, opened.width) as (batches, writer):
             distinct, shared = _write_pairs(batches, writer)
         totals = job.snapshot.totals
@@ -129,6 +136,7 @@ def pairs(args: Arguments) -> None:
         REPRESENTATIVES,
         "first",
     ),
+    content.ORIENTED,
     *JOB,
 )
 def cluster(args: Arguments) -> None:
@@ -142,6 +150,9 @@ def cluster(args: Arguments) -> None:
 
     For an LSH index, by default --group is greedy, and --radius is in bits of signatures.
 
+    With --orientations 8, the pictures that a store was built of are read again, by the paths that
+    their ids are.
+
     $ fpstore cluster crawl.fps --radius 2
     $ fpstore cluster crawl.fps --output clusters.parquet --memory 4GiB --threads 2
     $ fpstore cluster crawl.fps --group greedy --keep smallest --json
@@ -152,7 +163,9 @@ def cluster(args: Arguments) -> None:
         return
     with open_store(args.store) as opened, args.bars() as bars:
         options.check_radius_option(args.radius, opened.width)
-        job = clusters_job(opened, args.radius, args.group, args.keep, args.resources(bars))
+        job = clusters_job(
+            opened, args.radius, args.group, args.keep, args.resources(bars), args.orientations
+        )
         with _job_output(args, job, CLUSTER_COLUMNS) as (clusters, writer):
             write_clusters(clusters, writer, bars)
     largest = (

@@ -63,12 +63,12 @@ def print_text(text: str) -> None:
     click.echo(text)
 
 
-def not_compared_rows(count: int, unknown: str) -> list[tuple[str, str, str]]:
+def not_compared_rows(
+    count: int, unknown: str, reason: str = "null or blank text, or null id"
+) -> list[tuple[str, str, str]]:
     """Return the rows of a table about documents that were not compared: one, or none."""
     fate = "removed" if unknown == "drop" else "kept"
-    return (
-        [("not compared", f"{count:,}", f"null or blank text, or null id; {fate}")] if count else []
-    )
+    return [("not compared", f"{count:,}", f"{reason}; {fate}")] if count else []
 
 
 def print_table(

@@ -89,6 +89,7 @@ def question(radius: Decorator, most: Decorator) -> tuple[Decorator, ...]:
         most,
         option("--with-queries", "Add columns with the row and the id of the query."),
         *content.KNOWN,
+        content.ORIENTED,
         *options.ROW_OPTIONS,
         options.OUTPUT,
         options.JSON,
@@ -158,6 +159,7 @@ def probe(args: Arguments) -> int:
     $ fpstore probe notes.fps --input corpus.parquet --text-field text --id-field id
     $ fpstore probe vectors.fps embeddings.parquet --vector-field embedding --id-field name --json
     $ fpstore probe photos.fps new.png
+    $ fpstore probe photos.fps new.png --orientations 8
     $ fpstore probe pages.lsh draft.txt
     $ fpstore probe titled.lsh --input corpus.parquet --text-field text --id-field id --json
     """
@@ -267,7 +269,11 @@ def _run(store: Store, args: Arguments, answer: Callable[[Words], Matches], scan
         writer = nullcontext() if args.quiet else _writer(args, queries.kind, with_ids, store.width)
         write = stack.enter_context(writer)
         for matches in _answer_batches(
-            chain(first, chunks), SCANNED_AT_ONCE if scanning else CHUNK_QUERIES, answer, write
+            chain(first, chunks),
+            SCANNED_AT_ONCE if scanning else CHUNK_QUERIES,
+            _united(answer, args) if args.orientations > 1 else answer,
+            write,
+            args.orientations,
         ):
             done, cut_off, has_match = (
                 done + len(matches),
@@ -278,7 +284,7 @@ def _run(store: Store, args: Arguments, answer: Callable[[Words], Matches], scan
                 return MATCHED
             bars("scanning" if scanning else "probing", done, queries.total)
     queries.notices.report(args)
-    if cut_off:
+    if cut_off and hasattr(args, "limit"):
         count = f"{cut_off:,} {'query has' if cut_off == 1 else 'queries have'}"
         args.note(f"{count} more matches than --limit {args.limit}: only the nearest are written")
     return MATCHED if has_match else UNMATCHED
@@ -289,10 +295,12 @@ def _answer_batches(
     most: int,
     answer: Callable[[Words], Matches],
     write: Write | None,
+    variants: int,
 ) -> Iterator[Matches]:
     """Answer and write batches of queries; yield the matches.
 
-    Batches grow while queries have few matches, and shrink while they have many.
+    Successive rows are the ``variants`` of a query. Batches grow while queries have few matches,
+    and shrink while they have many.
     """
     at_once = FIRST_QUERIES
     for chunk in chunks:
@@ -300,13 +308,21 @@ def _answer_batches(
         while start < len(chunk.fingerprints):
             batch = queries.slice(start, start + at_once)
             matches = answer(batch.fingerprints)
+            if variants > 1:
+                batch = batch.slice(0, None, variants)
             rows = len(matches.rows) if write is None else write(batch, matches)
             yield matches
             start += at_once
             if rows > MAX_ROWS:
-                at_once = max(1, at_once // 4)
+                at_once = max(variants, at_once // 4)
             elif rows < MAX_ROWS // 8:
                 at_once = min(most, at_once * 4)
+
+
+def _united(answer: Callable[[Words], Matches], args: Arguments) -> Callable[[Words], Matches]:
+    """Return a function whose answers unite the orientations of each picture."""
+    limit = args.count if hasattr(args, "count") else args.limit
+    return lambda queries: answer(queries).unite(args.orientations, limit=limit)
 
 
 def _writer(

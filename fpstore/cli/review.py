@@ -13,6 +13,7 @@ from fpstore.cli.output import write_page
 from fpstore.cli.verb import Arguments, fail, output_guess, verb
 from fpstore.errors import plural
 from fpstore.io.files import inner_name
+from fpstore.jobs.picture_review import picture_review_page
 from fpstore.jobs.review import MAX_PAIRS, USUAL_PAIRS, review_page
 
 
@@ -24,6 +25,10 @@ from fpstore.jobs.review import MAX_PAIRS, USUAL_PAIRS, review_page
         "The most pairs on the page, which are the most doubtful ones.",
         whole_number(1, MAX_PAIRS),
         USUAL_PAIRS,
+    ),
+    option(
+        "--image",
+        "REMOVED is a list of pictures, from fpstore dedup --image --removed REMOVED.",
     ),
     option("--force", "Replace OUTPUT, if it exists.", into="overwrite"),
     *options.TALK,
@@ -38,7 +43,13 @@ def review(args: Arguments) -> None:
     to choose rules and sources, or files where the list has no sources. It is one file that needs
     no network and no script. OUTPUT is by default REMOVED with the extension .html.
 
+    With --image, the page shows groups of pictures side by side, with their sizes, dates and
+    distances. It has boxes to choose which pictures stay, and saves the choices as a list, which
+    fpstore dedup --image --choices FILE applies. --pairs counts pictures that go, and those at the
+    largest distances come first.
+
     $ fpstore review removed.parquet
+    $ fpstore review copies.tsv --image
     $ fpstore review removed.parquet doubtful.html --pairs 100 --force
     """
     if Path(args.removed).is_dir():
@@ -48,10 +59,12 @@ def review(args: Arguments) -> None:
         fail(f"{printable(output)}: the page is a file on a disk: name one as review.html")
     args.check_new(output)
     with args.bars() as bars:
-        page, pairs = review_page(args.removed, args.pairs, bars)
+        make_page = picture_review_page if args.image else review_page
+        page, count = make_page(args.removed, args.pairs, bars)
     write_page(output, page)
     if not args.quiet:
-        click.echo(args.with_time(output, plural(pairs, "pair")))
+        noun = "removed picture" if args.image else "pair"
+        click.echo(args.with_time(output, plural(count, noun)))
 
 
 def _usual_output(removed: str) -> str:

@@ -85,6 +85,12 @@ class Arguments(SimpleNamespace):
             if param.name in names and self.is_given(param.name):
                 fail(f"{param.opts[-1]} {reason}")
 
+    def refuse_others(self, reason: str, *allowed: str) -> None:
+        """Raise a usage error for the first option on the command line that is not allowed."""
+        params = click.get_current_context().command.params
+        names = [str(param.name) for param in params if isinstance(param, click.Option)]
+        self.refuse(reason, *(name for name in names if name not in allowed))
+
     def note(self, message: str) -> None:
         """Write a message to standard error, unless quiet."""
         if not getattr(self, "quiet", False):

@@ -48,7 +48,6 @@ _COPYING_FORMATS = ("AVIF", "HEIF", "JPEG2000", "TIFF", "WEBP")
 _PROGRESSIVE_BYTES = 6  # of a pixel in the decoder of progressive JPEG
 # modes that Pillow cannot make grey, and the mode to convert them to first
 _INTERMEDIATE_MODES = {"LAB": "RGB", "La": "LA"}
-_HASHED_BYTES = 30  # of a pixel in pdqhash: sums of doubles, two floats and colours
 _SIXTEEN_BIT_FORMATS = ("PNG", "PPM")  # their values of the mode I have 16 bits
 
 
@@ -128,12 +127,14 @@ def frames(
     every: bool,
     budget: MemoryBudget | None = None,
     most_pixels: int | None = None,
+    hash_bytes: int = 0,
 ) -> Iterator[Image]:
     """Yield the first frame of a picture, or every frame, upright.
 
     Use it within `translate_decoding_errors`. A frame takes memory of the budget, if any, until
     the next frame. JPEG above ``most_pixels`` is decoded in a smaller size, and its brightness
-    alone. An image of Pillow is one frame, and stays as it is.
+    alone. To hash a pixel takes ``hash_bytes`` more. An image of Pillow is one frame, and stays as
+    it is.
     """
     images = pillow()
     if isinstance(source, images.Image):
@@ -145,12 +146,13 @@ def frames(
             if number:
                 image.seek(number)
             is_progressive = image.info.get("progressive")
-            decoder_bytes = _PROGRESSIVE_BYTES * image.width * image.height if is_progressive else 0
+            other_bytes = _PROGRESSIVE_BYTES * image.width * image.height if is_progressive else 0
             if most_pixels is not None and (factor := reduction(image.size, most_pixels)) > 1:
                 image.draft("L", tuple(max(side // factor, 1) for side in image.size))
             memory.close()
             if budget is not None:
-                frame_bytes = _frame_bytes(image, budget, decoder_bytes, most_pixels or 0)
+                other_bytes += hash_bytes * min(image.width * image.height, most_pixels or 0)
+                frame_bytes = _frame_bytes(image, budget, other_bytes)
                 memory.enter_context(budget.reserve(frame_bytes))
             yield upright(image)
         del image  # frees its memory before the budget counts it as free
@@ -165,15 +167,14 @@ class _PictureTooLargeError(MemoryError):
     """A picture alone takes more than the memory budget."""
 
 
-def _frame_bytes(image: Any, budget: MemoryBudget, decoder_bytes: int, hashed_pixels: int) -> int:
+def _frame_bytes(image: Any, budget: MemoryBudget, other_bytes: int) -> int:
     """Return the bytes to decode a picture whose head was read, to make it grey, and to hash it."""
     pixel_bytes = _PIXEL_BYTES.get(image.mode, 4)
     # without such data in the head, Pillow would read on to search it behind the picture
     is_turned = "exif" in image.info and _is_rotated(image)
     copies = 1 + (image.format in _COPYING_FORMATS) + is_turned
     pixels = image.width * image.height
-    total: int = decoder_bytes + pixels * (pixel_bytes * copies + 1)
-    total += min(pixels, hashed_pixels) * _HASHED_BYTES
+    total: int = other_bytes + pixels * (pixel_bytes * copies + 1)
     if total > budget.total:
         size = f"{image.width} x {image.height} pixels"
         limit = f"the budget of {format_size(budget.total)}"
@@ -186,18 +187,19 @@ def _frame_bytes(image: Any, budget: MemoryBudget, decoder_bytes: int, hashed_pi
 def eight_bits(image: Image) -> Image:
     """Return a picture in a mode of 8 bits.
 
-    Values of 16 bits lose their lower 8. Whole numbers of 32 bits and floats are scaled by the
-    range of their finite values; NaN is the least value.
+    Values of 16 bits lose their lower bits, until the largest one has 8: a picture of 12 bits loses
+    4. Whole numbers of 32 bits and floats are scaled by the range of their finite values; NaN is
+    the least value.
     """
     if image.mode in _INTERMEDIATE_MODES:
         return image.convert(_INTERMEDIATE_MODES[image.mode])
     if image.mode.startswith("I;16"):
-        return _grey(np.asarray(image) >> 8)
+        return _upper_bits(np.asarray(image))
     if image.mode not in ("I", "F"):
         return image
     values = np.asarray(image)
     if image.mode == "I" and image.format in _SIXTEEN_BIT_FORMATS:
-        return _grey(values.clip(0, (1 << 16) - 1) >> 8)
+        return _upper_bits(values.clip(0, (1 << 16) - 1))
     finite = np.isfinite(values)
     low, high = (
         (float(values[finite].min()), float(values[finite].max())) if finite.any() else (0.0, 0.0)
@@ -205,6 +207,11 @@ def eight_bits(image: Image) -> Image:
     with np.errstate(invalid="ignore"):  # infinity less a number stays infinity
         scaled = (values - np.float64(low)) * (255 / ((high - low) or 1.0))
     return _grey(np.nan_to_num(scaled, nan=0).clip(0, 255).round())
+
+
+def _upper_bits(values: Any) -> Image:
+    """Return values of up to 16 bits without the lower bits that the largest has above 8."""
+    return _grey(values >> max(int(values.max()).bit_length() - 8, 0))
 
 
 def _grey(values: Any) -> Image:

@@ -454,7 +454,8 @@ class DocumentFiles(RowSource):
         try:
             with new_folder(folder, complete) as temporary:
                 for state in (state for state in self._read_states if row_flags.take(1)[0]):
-                    _copy(state, temporary / relative_path(self.walk.paths, Path(state.path)))
+                    place = temporary / relative_path(self.walk.paths, Path(state.path))
+                    self._copy(state, place)
                 row_flags.finish()
         except StorageError:
             raise
@@ -464,6 +465,12 @@ class DocumentFiles(RowSource):
             raise refusal_error(
                 folder if full else Path(error.filename or folder), error
             ) from error
+
+    def _copy(self, state: FileState, place: Path) -> None:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(state.path, place)
+        if FileState.from_path(state.path) != state:
+            raise InputError(f"{printable(state.path)}: changed while it was read", path=state.path)
 
     def copy_edited(self, edit: Edit, target: Any, complete: Complete | None = None) -> None:
         """Write the files to a new folder with their texts as they are edited.
@@ -498,13 +505,6 @@ def _copy_edited(document: Document, number: int, edit: Edit, place: Path) -> No
         shutil.copyfile(document.path, place)
     elif text is not None:
         place.with_name(inner_name(place)).write_bytes(text.encode("utf-8"))
-
-
-def _copy(state: FileState, place: Path) -> None:
-    place.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(state.path, place)
-    if FileState.from_path(state.path) != state:
-        raise InputError(f"{printable(state.path)}: changed while it was read", path=state.path)
 
 
 def document_id(path: Path) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from fpstore.base.aliases import Bytes
 from fpstore.base.arguments import check_choice, check_whole
@@ -21,6 +22,7 @@ from fpstore.hashing.decoding import (
     eight_bits,
     frames,
     picture_source,
+    pillow,
     reduction,
     translate_decoding_errors,
 )
@@ -46,6 +48,8 @@ METHODS = (*_HASHES, "pdq")
 # methods that compare values within a row, or within a column
 _LINE_METHODS = ("difference", "difference-vertical", "perceptual-mean")
 FRAMES = ("first", "all")
+ORIENTATIONS = (1, 8)
+_EXCHANGING = ("ROTATE_90", "ROTATE_270", "TRANSPOSE", "TRANSVERSE")  # width and height
 PDQ_QUALITY = 20  # docs/guides/pictures.md measures it; the authors of PDQ recommend 50
 DETAIL = 4  # grey levels; docs/guides/pictures.md measures it on gradients, icons and photographs
 
@@ -53,7 +57,10 @@ _WIDTHS = {"color": (64,), "pdq": (256,)}
 _SQUARES = (64, 256)  # the other methods have 8 x 8 and 16 x 16 bits
 _COLOR_BITS = 4  # for each of 14 shares of colours: 56 bits, the most below 64
 _PDQ_RADIUS = 31
-_PDQ_PIXELS = 1 << 20  # the most pixels for pdqhash, which takes 29 bytes for each
+# JPEG of more pixels is decoded in a smaller size; of PDQ, all pictures are made smaller
+_MAX_PIXELS = 1 << 20
+_PDQ_BYTES = 30  # of a pixel in pdqhash: sums of doubles, two floats and colours
+_TURNED_BYTES = 4  # of a pixel of a turned copy
 _SIDE = 32
 _ACROSS = np.arange(1 - _SIDE, _SIDE, 2)  # twice the distance of a row from the middle
 _SQUARES_LESS_MEAN = _ACROSS**2 - (_SIDE**2 - 1) // 3
@@ -111,11 +118,12 @@ class ImageHash(Fingerprinter["Picture"]):
     blank. For ``wavelet`` each side must have 8 (16) pixels or more. Transparency is ignored, as
     the packages do.
 
-    Brightnesses of 16 bits lose their lower 8. Brightnesses of 32 bits and floats are scaled from
-    the range of their finite values to 0 to 255; NaN is 0. ``pdq`` takes pictures of more than 2^20
-    pixels in a smaller size: the sides are divided by the least whole number that leaves at most
-    2^20. JPEG is decoded in a smaller size then, so an image of Pillow that is decoded already may
-    give another fingerprint, which differs in a few bits.
+    Brightnesses of 16 bits lose their lower bits, until the largest has 8. Brightnesses of 32 bits
+    and floats are scaled from the range of their finite values to 0 to 255; NaN is 0. A JPEG of
+    more than 2^20 pixels is decoded in a smaller size (half, a quarter or an eighth, of 2^18 pixels
+    or more), except for ``color``. So an image of Pillow that is decoded already may give a
+    fingerprint that differs in a few bits. ``pdq`` takes all pictures of more than 2^20 pixels in a
+    smaller size: the sides are divided by the least whole number that leaves at most 2^20.
 
     Parameters
     ----------
@@ -172,7 +180,7 @@ class ImageHash(Fingerprinter["Picture"]):
     """
 
     name: ClassVar[str] = "image-hash"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     items: ClassVar[str] = "pictures"
     usual_group: ClassVar[str] = "greedy"
 
@@ -205,18 +213,59 @@ class ImageHash(Fingerprinter["Picture"]):
         """A radius to begin with."""
         return _PDQ_RADIUS if self.method == "pdq" else _HASHES[self.method][1] * self.width // 64
 
+    def orientations(self, picture: Picture) -> npt.NDArray[Any]:
+        """Return the fingerprints of a picture that is mirrored and turned in all eight ways.
+
+        Each is the fingerprint of the mirrored or turned picture, of which rounding may move a few
+        bits; with ``pdq`` none. So a probe with all eight finds what is stored of such copies: see
+        :meth:`fpstore.Matches.unite`.
+
+        Parameters
+        ----------
+        picture : image of Pillow, path, bytes or open file
+            As for `fingerprint`.
+
+        Returns
+        -------
+        ndarray
+            In the form of `fingerprints`, 8 rows: upright, then in the order of
+            ``PIL.Image.Transpose``. With ``color``, all are equal.
+
+        Raises
+        ------
+        InputError
+            As for `fingerprint`.
+
+        Examples
+        --------
+        >>> from PIL import Image, ImageOps
+        >>> from fpstore.hashing import ImageHash
+        >>> picture, hasher = Image.linear_gradient("L").rotate(30), ImageHash()
+        >>> hasher.fingerprint(ImageOps.mirror(picture)) == hasher.orientations(picture)[1]
+        True
+        """
+        source = picture_source(picture)
+        frame = self._single_frame(source, orientations=8)
+        if isinstance(frame, Rejection):
+            raise InputError(self._rejection_message(source, frame), got=picture)
+        width = Width(self.width)
+        return width.to_array(width.rows(frame))
+
     def empty_message(self, item: Picture | PictureSource) -> str:
         """Return why a picture has no fingerprint."""
         picture = picture_source(item)
         (rejection,) = self.frame_fingerprints(picture, every=False)
         assert isinstance(rejection, Rejection)
+        return self._rejection_message(picture, rejection)
+
+    def _rejection_message(self, picture: PictureSource, rejection: Rejection) -> str:
         return f"{picture.name} {rejection.sentence}: leave it out (is_empty() finds such pictures)"
 
     def hashed(self, items: Sequence[Picture | PictureSource]) -> Hashed:
         """Return the fingerprints of a batch of pictures."""
-        values = [self._picture_fingerprint(picture_source(item)) for item in items]
+        values = [self._single_frame(picture_source(item)) for item in items]
         known = np.array([not isinstance(value, Rejection) for value in values], bool)
-        numbers = (0 if isinstance(value, Rejection) else value for value in values)
+        numbers = (0 if isinstance(value, Rejection) else value[0] for value in values)
         return Hashed(Width(self.width).rows(numbers), known)
 
     def batches(self, items: Iterable[Picture]) -> Iterator[list[Any]]:
@@ -229,25 +278,44 @@ class ImageHash(Fingerprinter["Picture"]):
         return batched(pictures, _picture_bytes, _BATCH_BYTES)
 
     def frame_fingerprints(
-        self, picture: PictureSource, *, every: bool, budget: MemoryBudget | None = None
-    ) -> list[int | Rejection]:
-        """Return the fingerprint of the first frame or of every frame, or why it has none.
+        self,
+        picture: PictureSource,
+        *,
+        every: bool,
+        orientations: int = 1,
+        budget: MemoryBudget | None = None,
+    ) -> list[tuple[int, ...] | Rejection]:
+        """Return the fingerprints of the first frame or of every frame, or why it has none.
 
-        InputError as in `translate_decoding_errors`.
+        A frame has one fingerprint, or one in each of the eight `orientations`. InputError as in
+        `translate_decoding_errors`.
         """
-        fingerprints = list[int | Rejection]()
-        most = _PDQ_PIXELS if self.method == "pdq" else None
+        fingerprints = list[tuple[int, ...] | Rejection]()
+        most_pixels = None if self.method == "color" else _MAX_PIXELS
+        decoded = frames(
+            picture.source,
+            every=every,
+            budget=budget,
+            most_pixels=most_pixels,
+            hash_bytes=(
+                _PDQ_BYTES + _TURNED_BYTES * (orientations > 1) if self.method == "pdq" else 0
+            ),
+        )
         with (
             translate_decoding_errors(picture.place + picture.name, picture.path),
-            closing(frames(picture.source, every=every, budget=budget, most_pixels=most)) as images,  # type: ignore[type-var]
+            closing(decoded) as images,  # type: ignore[type-var]  # a generator
         ):
             for image in images:
-                fingerprints.append(self._image_fingerprint(image))
+                fingerprints.append(self._image_fingerprints(image, orientations))
                 del image  # frames() needs its memory for the next frame
         return fingerprints
 
-    def _picture_fingerprint(self, picture: PictureSource) -> int | Rejection:
-        fingerprints = self.frame_fingerprints(picture, every=self.frame == "all")
+    def _single_frame(
+        self, picture: PictureSource, orientations: int = 1
+    ) -> tuple[int, ...] | Rejection:
+        fingerprints = self.frame_fingerprints(
+            picture, every=self.frame == "all", orientations=orientations
+        )
         if len(fingerprints) > 1:
             fault = f"has {len(fingerprints)} frames, and frame='all' asks for each"
             raise InputError(
@@ -257,31 +325,51 @@ class ImageHash(Fingerprinter["Picture"]):
             )
         return fingerprints[0]
 
-    def _image_fingerprint(self, image: Image) -> int | Rejection:
+    def _image_fingerprints(self, image: Image, orientations: int) -> tuple[int, ...] | Rejection:
         if not (image.width and image.height):
             return Rejection("blank", "has no pixels")
         image = eight_bits(image)
-        if self.method == "pdq":
-            return self._pdq(image)
-        package = import_package("imagehash", "ImageHash")
-        function = getattr(package, _HASHES[self.method][0])
         if self.method == "color":
-            return int(str(function(image, binbits=_COLOR_BITS)), 16)
-        size = 8 if self.width == 64 else 16
-        if self.method == "wavelet" and min(image.size) < size:
+            package = import_package("imagehash", "ImageHash")
+            return (int(str(package.colorhash(image, binbits=_COLOR_BITS)), 16),) * orientations
+        if self.method == "pdq":
+            factor = reduction(image.size, _MAX_PIXELS)
+            image = image.convert("L").reduce(factor) if factor > 1 else image
+            image = image if image.mode == "RGB" else image.convert("RGB")  # convert() would copy
+            upright = self._pdq(image)
+        else:
+            image = image.convert("L")
+            upright = self._hash_of_grey(image)
+        if isinstance(upright, Rejection):
+            return upright
+        return (upright, *(self._turned(image, upright) if orientations > 1 else ()))
+
+    def _turned(self, image: Image, upright: int) -> Iterator[int]:
+        """Yield the fingerprints of a picture that is mirrored and turned.
+
+        A picture that has no fingerprint when it is turned is not stored so, and has its upright
+        one.
+        """
+        is_pdq = self.method == "pdq"
+        images = (
+            (image, image) if is_pdq else (self._scaled(image), self._scaled(image, exchanged=True))
+        )
+        for turn in pillow().Transpose:
+            turned = images[turn.name in _EXCHANGING].transpose(turn)
+            fingerprint = self._pdq(turned) if is_pdq else self._hash_of_scaled(turned)
+            yield upright if isinstance(fingerprint, Rejection) else fingerprint
+
+    def _hash_of_grey(self, grey: Image) -> int | Rejection:
+        """Return the fingerprint of a picture of the mode L, or why it has none."""
+        if self.method == "wavelet" and min(grey.size) < self._side:
             return Rejection(
                 "small",
-                f"has {image.width} x {image.height} pixels, and the method wavelet needs {size} "
-                f"x {size}",
+                f"has {grey.width} x {grey.height} pixels, and the method wavelet needs "
+                f"{self._side} x {self._side}",
             )
-        grey = image.convert("L")
-        # The package scales a picture to this size itself, and leaves a picture of this size as it
-        # is.
-        scaled = (
-            grey if self.method == "wavelet" else grey.resize(self._shape(size), package.ANTIALIAS)
-        )
-        if self._is_blank(scaled):
-            return _BLANK
+        fingerprint = self._hash_of_scaled(self._scaled(grey))
+        if isinstance(fingerprint, Rejection):
+            return fingerprint
         quality = detail(grey)
         assert self.min_quality is not None
         if quality < self.min_quality:
@@ -289,7 +377,30 @@ class ImageHash(Fingerprinter["Picture"]):
                 "quality",
                 f"has {quality} grey levels of detail, below min_quality={self.min_quality}",
             )
-        return int(str(function(scaled, hash_size=size)), 16)
+        return fingerprint
+
+    @property
+    def _side(self) -> int:
+        """The brightnesses along a side that the method compares."""
+        return 8 if self.width == 64 else 16
+
+    def _scaled(self, grey: Image, *, exchanged: bool = False) -> Image:
+        """Return a picture in the size that the package compares, or with sides exchanged.
+
+        The package scales a picture to this size itself, and leaves a picture of this size as it
+        is.
+        """
+        if self.method == "wavelet":
+            return grey
+        size = self._shape(self._side)
+        antialias = import_package("imagehash", "ImageHash").ANTIALIAS
+        return grey.resize(size[::-1] if exchanged else size, antialias)
+
+    def _hash_of_scaled(self, scaled: Image) -> int | Rejection:
+        if self._is_blank(scaled):
+            return _BLANK
+        function = getattr(import_package("imagehash", "ImageHash"), _HASHES[self.method][0])
+        return int(str(function(scaled, hash_size=self._side)), 16)
 
     def _shape(self, size: int) -> tuple[int, int]:
         large = (4 * size, 4 * size)
@@ -310,10 +421,7 @@ class ImageHash(Fingerprinter["Picture"]):
         values = values.T if self.method == "difference-vertical" else values
         return bool((values[:, 1:] == values[:, :-1]).all())
 
-    def _pdq(self, image: Image) -> int | Rejection:
-        factor = reduction(image.size, _PDQ_PIXELS)
-        image = image.convert("L").reduce(factor) if factor > 1 else image
-        colours = image if image.mode == "RGB" else image.convert("RGB")  # convert() would copy
+    def _pdq(self, colours: Image) -> int | Rejection:
         bits, quality = import_package("pdqhash", "ImageHash with the method pdq").compute(
             np.asarray(colours)
         )
@@ -351,6 +459,19 @@ def _picture_bytes(picture: PictureSource) -> int:
         else 4 * getattr(source, "width", 0) * getattr(source, "height", 0)
     )
     return max(size, _MIN_BYTES)
+
+
+def check_orientations(value: object) -> int:
+    """Return how many orientations of a picture are hashed; InputError unless 1 or 8."""
+    is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not is_whole or value not in ORIENTATIONS:
+        raise InputError(
+            f"orientations must be 1 or 8, got {show(value)}",
+            expected=ORIENTATIONS,
+            got=value,
+            argument="orientations",
+        )
+    return int(value)
 
 
 def _check_method_width(method: str, width: object) -> int:

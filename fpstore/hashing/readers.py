@@ -36,7 +36,7 @@ from fpstore.hashing.documents import (
 )
 from fpstore.hashing.fields import TextColumns, column_fingerprinter
 from fpstore.hashing.html import MainText, page_fingerprinter
-from fpstore.hashing.image import ImageHash, Rejection
+from fpstore.hashing.image import ImageHash, Rejection, check_orientations
 from fpstore.hashing.vector_base import Block, VectorFingerprinter
 from fpstore.io.files import check_paths, error_location
 from fpstore.io.messages import check_roles
@@ -490,12 +490,14 @@ class ImageReader(HashingReader):
     fingerprinter : ImageHash
         The maker of the fingerprints.
     chunk_pictures : int
-        The most fingerprints in a chunk.
+        The most frames in a chunk.
     suffixes, recursive, follow_symlinks, max_bytes
         As in `DocumentReader`.
     threads : int, optional
         Files that are decoded at the same time; by default one per processor. The result does not
         depend on it.
+    orientations : {1, 8}
+        With 8, a frame has eight successive rows of one id: see `ImageHash.orientations`.
     memory : int or str, optional
         Bytes, such as ``"2GiB"``, that the files which are decoded at the same time take, by their
         sizes in pixels; by default a quarter of this machine's memory, and at least 64 MiB.
@@ -550,10 +552,12 @@ class ImageReader(HashingReader):
         follow_symlinks: bool = False,
         max_bytes: int | None = None,
         threads: int | None = None,
+        orientations: int = 1,
         memory: int | str | None = None,
         on_notice: Notice | None = None,
     ) -> None:
         chunk_pictures = check_whole(chunk_pictures, 1, 1 << 30, "chunk_pictures")
+        self._orientations = check_orientations(orientations)
         self._threads, self._memory = parse_threads(threads), parse_memory(memory)
         _check_fingerprinter(fingerprinter, ("pictures",), "ImageHash()")
         self._walk = walk_pictures(
@@ -565,8 +569,9 @@ class ImageReader(HashingReader):
         )
         self._rejection = ""  # of the last picture without a fingerprint
         projection = Projection(id="id", width=Width(fingerprinter.width))
+        chunk_rows = chunk_pictures * self._orientations
         super().__init__(
-            [DocumentFiles(self._walk)], projection, fingerprinter, chunk_pictures, on_notice
+            [DocumentFiles(self._walk)], projection, fingerprinter, chunk_rows, on_notice
         )
 
     def _read(self, source: RowSource, projection: Projection, rule: IdRule) -> Iterator[Batch]:
@@ -584,18 +589,19 @@ class ImageReader(HashingReader):
                     self._rejection = f"{name} {value.sentence}"
                     self._leave_out(file.path, value.reason)
                 else:
-                    fingerprints.append(value)
-                    ids.append(name if len(frames) == 1 else f"{name}#{number}")
+                    fingerprints += value
+                    frame_id = name if len(frames) == 1 else f"{name}#{number}"
+                    ids += [frame_id] * len(value)
             yield Batch(width.rows(fingerprints), StringColumn.from_strings(ids))
 
-    def _frames(self, budget: MemoryBudget, file: File) -> list[int | Rejection] | str:
+    def _frames(self, budget: MemoryBudget, file: File) -> list[tuple[int, ...] | Rejection] | str:
         """Return the fingerprints of the frames of a file, or why the file is skipped."""
         try:
             self._walk.check_size(file, file.size)
             every = self.fingerprinter.frame == "all"
             picture = PictureSource(file.path, os.fspath(file.path))
-            fingerprints: list[int | Rejection] = self.fingerprinter.frame_fingerprints(
-                picture, every=every, budget=budget
+            fingerprints: list[tuple[int, ...] | Rejection] = self.fingerprinter.frame_fingerprints(
+                picture, every=every, orientations=self._orientations, budget=budget
             )
         except InputError as error:
             return skip_reason(file, error)

@@ -22,11 +22,13 @@ from fpstore.jobs.evidence import SHOWN_DIGITS, Evidence
 from fpstore.jobs.grouping import Grouping, Numbers, group_members, members_in_sets
 from fpstore.jobs.joining import connect_rows
 from fpstore.jobs.pairs import join_design, load_fingerprints
+from fpstore.jobs.variants import RowVariants
 from fpstore.query.id_lookup import ID_SLICE_ROWS, IdLookup, InMemoryIds, ids_at, ids_in_slices
 from fpstore.query.snapshot import Snapshot
 from fpstore.work.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
+    from fpstore.hashing.image import ImageHash
     from fpstore.io import Writer
 
 CLUSTER_COLUMNS = ("id", "cluster", "representative")
@@ -219,17 +221,24 @@ def find_clusters(
     grouping: Grouping,
     resources: Resources,
     checkpoint: Checkpoint | None = None,
+    oriented: ImageHash | None = None,
 ) -> Clusters:
     """Return the clusters of a snapshot, whose ids are read on demand.
 
-    See :meth:`fpstore.Store.clusters`.
+    See :meth:`fpstore.Store.clusters`. With ``oriented``, pictures are near mirrored and turned
+    ones.
     """
+    variants = None if oriented is None else RowVariants.read(snapshot, oriented, resources)
     rows, remaining = load_fingerprints(snapshot, resources)
     remaining = remaining._replace(
         memory=max(remaining.memory - SET_BYTES * len(rows), remaining.memory // 4)
     )
-    sets = connect_rows(
-        rows, join_design(rows, grouping.radius, snapshot.width), remaining, checkpoint
+    sets = (
+        connect_rows(
+            rows, join_design(rows, grouping.radius, snapshot.width), remaining, checkpoint
+        )
+        if variants is None
+        else variants.connect(grouping.radius, remaining)
     )
     resources.report("grouping", 0)
     fingerprints = rows if grouping.needs_fingerprints else None
@@ -249,13 +258,23 @@ def find_clusters(
             )
     members, members_at = members_in_sets(documents.sets, documents.numbers)
 
+    def member_places(span: slice) -> npt.NDArray[Any]:
+        places = members_at[span].view(np.intp)
+        return places if documents.owners is None else documents.owners[places]
+
     def member_rows(span: slice) -> Words:
         assert fingerprints is not None
-        places = members_at[span].view(np.intp)
-        return fingerprints[places if documents.owners is None else documents.owners[places]]
+        rows: Words = fingerprints[member_places(span)]
+        return rows
 
     members = group_members(
-        members, grouping, member_rows, lambda numbers: ids_at(snapshot, numbers)
+        members,
+        grouping,
+        member_rows,
+        lambda numbers: ids_at(snapshot, numbers),
+        variants=None
+        if variants is None or not grouping.needs_fingerprints
+        else variants.at(member_places(slice(None))),
     )
     return Clusters(members.lims, snapshot, members.documents, len(documents.numbers))
 

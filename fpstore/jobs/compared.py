@@ -43,7 +43,8 @@ class ComparedRows(NamedTuple):
     ``is_compared`` has a flag for each row of the corpus. With keys of bands, fingerprints and the
     numbers of rows lie in temporary files. ``texts`` has the sets of features, if texts decide;
     ``keys`` the keys of rows that have any. Fingerprints that were not made have no words.
-    ``labels`` has columns of labels by name, for all rows.
+    ``labels`` has columns of labels by name, for all rows. ``variants`` has all variants of each
+    row, the first of which is the fingerprint: shape (rows, variants, words).
     """
 
     is_compared: Flags
@@ -56,13 +57,15 @@ class ComparedRows(NamedTuple):
     keys: Mapping[str, KeyColumn] = {}  # by one of KINDS
     pages: int = 0  # of HTML, which are compared without tags
     labels: Mapping[str, LabelColumn] = {}
+    variants: Words | None = None
 
 
 class ComparedColumns(NamedTuple):
     """Which columns of rows are compared, and what is made of texts.
 
     That may be sets of features, fingerprints, or both; fingerprints may have keys of bands. With
-    ``refuses_unknown``, a row without text, fingerprint or id is an InputError.
+    ``refuses_unknown``, a row without text, fingerprint or id is an InputError. The source may have
+    several ``variants`` of each fingerprint, one behind the other.
     """
 
     projection: Projection
@@ -71,6 +74,7 @@ class ComparedColumns(NamedTuple):
     makes_sets: bool = False
     makes_fingerprints: bool = True
     refuses_unknown: bool = False
+    variants: int = 1
 
 
 def compared_rows(
@@ -94,7 +98,7 @@ def compared_rows(
         fingerprinter = fingerprinter.with_bands(bands)
         keys = BandKeys(bands.number)
         spilled = SpilledNumbers(np.uint64)
-    words = projection.width.words if columns.makes_fingerprints else 0
+    words = columns.variants * projection.width.words if columns.makes_fingerprints else 0
     texts = TextSetsWriter(resources.memory) if columns.makes_sets else None
     hash_texts: HashTexts | None = (
         partial(fingerprinter.hashed_sets, fingerprints=columns.makes_fingerprints)
@@ -149,10 +153,15 @@ def compared_rows(
     if keys is not None:
         keys.finish()
     rows = np.concatenate(pieces) if spilled is None else spilled.finish()
+    rows = rows if words == 1 else rows.reshape(len(rows) if not words else -1, words)
+    variants = None
+    if columns.variants > 1:
+        variants = rows.reshape(len(rows), columns.variants, -1)
+        rows = variants[:, 0, 0] if variants.shape[2] == 1 else variants[:, 0]
     return ComparedRows(
         is_compared,
         np.flatnonzero(is_compared) if keys is None else _places_on_disk(is_compared),
-        rows if words == 1 else rows.reshape(len(rows) if not words else -1, words),
+        rows,
         None if projection.id is None else ids if corpus.typed else convert_to_integers(ids),
         concatenate_keys([NO_WORDS, *scores]) if projection.score is not None else None,
         keys,
@@ -160,6 +169,7 @@ def compared_rows(
         _join_keys(key_pieces),
         pages,
         _joined_labels(labels, codes),
+        variants,
     )
 
 

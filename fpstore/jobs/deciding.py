@@ -27,6 +27,7 @@ from fpstore.jobs.grouping import (
 )
 from fpstore.jobs.keys import Keys, KeySteps
 from fpstore.jobs.text_sets import TextSets
+from fpstore.jobs.variants import RowVariants
 
 COMPARED_AT_ONCE = 1 << 18
 
@@ -48,16 +49,26 @@ def decide_by_fingerprints(
     grouping: Grouping,
     read_ids: IdReader,
     scores: Words | None,
+    variants: RowVariants | None = None,
 ) -> Decision:
-    """Decide connected groups by the radius and the rule of a grouping."""
+    """Decide connected groups by the radius and the rule of a grouping.
+
+    Near fingerprints are those with near ``variants``, if there are any.
+    """
     members = group_members(
         connected,
         grouping,
         lambda span: rows_at(fingerprints, connected.documents[span]),
         read_ids,
         scores,
+        None if variants is None else variants.at(connected.documents.view(np.intp)),
     )
-    return Decision(members, of_distances(_distances_from_kept(fingerprints, members)))
+    distances = (
+        _distances_from_kept(fingerprints, members)
+        if variants is None
+        else variants.distances(members.documents.view(np.intp), _kept(members).view(np.intp))
+    )
+    return Decision(members, of_distances(distances))
 
 
 def decide_by_texts(

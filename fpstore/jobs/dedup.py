@@ -52,6 +52,7 @@ from fpstore.jobs.reference import (
 )
 from fpstore.jobs.removed import Removed
 from fpstore.jobs.sources import Sources, loss_error
+from fpstore.jobs.variants import RowVariants
 from fpstore.jobs.within import Within
 from fpstore.query.id_lookup import ids_at
 from fpstore.work.checkpoint import Checkpoint, JobIdentity, is_output, open_checkpoint_in
@@ -191,6 +192,27 @@ def deduplicate(
     return result
 
 
+class ChosenRows(NamedTuple):
+    """The rows that a user has chosen; ``kept`` has a flag for each row, as in `Deduplication`."""
+
+    kept: Flags
+
+
+def copy_chosen(
+    corpus: RowSource,
+    flags: Flags,
+    resources: Resources,
+    output: str | os.PathLike[str] | None,
+    overwrite: bool,
+    listings: Sequence[Listing],
+) -> None:
+    """Copy the rows that a user has chosen, and write lists, whose rows take `ChosenRows`."""
+    outputs = Outputs(corpus, output, listings, overwrite)
+    with ExitStack() as stack:
+        outputs.open_lists(stack)
+        outputs.write(ChosenRows(flags), flags, resources)
+
+
 def _check_annotation(
     job: DedupJob, annotation: Annotation, corpus: RowSource, outputs: Outputs
 ) -> None:
@@ -233,12 +255,20 @@ def find_duplicates(
         searched = np.ones(len(documents.rows), bool)
         searched[near.places] = False
     if job.rule is None:
+        variants = None
+        if documents.variants is not None:
+            variants = RowVariants(documents.variants, job.projection.width)
+            sets = variants.connect(job.grouping.radius, resources)
+            connected = members_in_sets(sets)[0]
+        else:
+            connected = _connect_by_fingerprints(job, documents, searched, resources, checkpoint)
         decision = decide_by_fingerprints(
-            _connect_by_fingerprints(job, documents, searched, resources, checkpoint),
+            connected,
             documents.fingerprints,
             job.grouping,
             _id_reader(documents),
             documents.scores,
+            variants,
         )
     else:
         other = None if reference is None else reference.corpus

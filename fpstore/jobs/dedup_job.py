@@ -19,7 +19,9 @@ from fpstore.hashing.documents import DocumentFiles
 from fpstore.hashing.exact import EXACT, ExactText, check_normalize
 from fpstore.hashing.fields import check_fields, is_weighted
 from fpstore.hashing.html import MainText
+from fpstore.hashing.image import ImageHash, check_orientations
 from fpstore.hashing.minhash import USUAL_JACCARD, USUAL_RECALL, least_jaccard
+from fpstore.hashing.pictures import KEEP_PICTURES
 from fpstore.hashing.plain_pages import AUTO, PlainPages
 from fpstore.hashing.registry import fingerprinter_from_description
 from fpstore.hashing.wrapper import can_have_bands, unwrap_minhash
@@ -70,7 +72,8 @@ class DedupJob:
     ``excerpts_of`` is how many characters of texts the list of removed rows has, None for none.
     ``source_field`` is the column of sources, and ``most_removed`` the largest share that goes of
     one. Rows are only compared inside of a value of the column ``within``.
-    ``annotation`` has the new columns of the output, if there are any.
+    ``annotation`` has the new columns of the output, if there are any. The source has ``variants``
+    of each fingerprint: rows are near if variants of them are.
     """
 
     projection: Projection
@@ -88,6 +91,27 @@ class DedupJob:
     most_removed: float | None = None
     within: str | None = None
     annotation: Annotation | None = None
+    variants: int = 1
+
+    @classmethod
+    def of_pictures(
+        cls, fingerprinter: ImageHash, radius: int | None, group: str, keep: str, orientations: int
+    ) -> DedupJob:
+        """Return the job for `fpstore.hashing.pictures.PictureFiles`; InputError for a value."""
+        check_choice(keep, KEEP_PICTURES, "keep")
+        radius = fingerprinter.usual_radius if radius is None else radius
+        check_radius(radius, fingerprinter.width)
+        score = None if keep == "first" else "score"
+        return cls(
+            Projection(
+                fingerprint="fingerprint", id="id", score=score, width=Width(fingerprinter.width)
+            ),
+            Grouping(radius, check_choice(group, GROUPINGS, "group"), "highest" if score else keep),
+            "keep",
+            None,
+            fixed_radius=True,
+            variants=check_orientations(orientations),
+        )
 
     @property
     def is_exact(self) -> bool:
@@ -104,6 +128,7 @@ class DedupJob:
             makes_sets=self.rule is not None,
             makes_fingerprints=self.rule is None or self.near_store,
             refuses_unknown=self.unknown == "refuse",
+            variants=self.variants,
         )
 
     @property

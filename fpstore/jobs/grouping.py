@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -173,6 +173,13 @@ def _sort_groups(pieces: list[Members], leasts: Words) -> Members:
     return Members(lims, ordered)
 
 
+class Splitter(Protocol):
+    """Splits chains of rows in several variants: `fpstore.jobs.variants.RowVariants`."""
+
+    def split_chains(self, members: Members, ranks: npt.NDArray[Any], radius: int, /) -> Members:
+        """Return groups as :func:`split_chains` does."""
+
+
 class Grouping(NamedTuple):
     """The radius, one of GROUPINGS, and one of KEEP_RULES for the representatives."""
 
@@ -191,16 +198,20 @@ def group_members(
     fingerprints: RowReader,
     ids: IdReader,
     scores: Words | None = None,
+    variants: Splitter | None = None,
 ) -> Members:
     """Return the groups by a rule, from connected groups of ascending members.
 
     The representative of each group stands first. ``fingerprints`` returns the rows of a slice of
     the members, ``ids`` the ids of documents by their numbers. ``scores``, for the rule "highest",
-    has the key (`fpstore.io.scores`) of each document.
+    has the key (`fpstore.io.scores`) of each document. ``variants`` of the members split chains in
+    place of the fingerprints.
     """
     if grouping.group == "connected" and grouping.keep == "first":
         return members
     ranks = representative_ranks(members, grouping.keep, fingerprints, ids, scores)
+    if grouping.group == "greedy" and variants is not None:
+        return variants.split_chains(members, ranks, grouping.radius)
     if grouping.group == "greedy":
         return split_chains(members, fingerprints, ranks, grouping.radius)
     return put_representatives_first(members, ranks)

@@ -194,8 +194,10 @@ class Pairs(Tabular):
     @property
     def _is_self_pair(self) -> npt.NDArray[np.bool_]:
         """Which pairs are a fingerprint with itself, so that both sides have the same documents."""
-        shared: npt.NDArray[np.bool_] = (self._columns.distances == 0) & self._of_one_set
-        return shared
+        a, b, distances = self._columns
+        shared: npt.NDArray[np.bool_] = (distances == 0) & self._of_one_set
+        # turned pictures at distance 0 have other fingerprints
+        return shared & equal(a, b) if shared.any() else shared
 
     def _lims(self, sizes_a: Lims, sizes_b: Lims) -> Lims:
         """Return the lims of the rows of each pair, whose sides have so many ids."""

@@ -7,16 +7,21 @@ import io
 import re
 import stat
 from collections.abc import Mapping
-from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fpstore.base.strings import CUT, cut_text
 from fpstore.errors import FpstoreError, plural
 from fpstore.hashing.base import Fingerprinter
-from fpstore.hashing.decoding import PictureSource, eight_bits, frames, translate_decoding_errors
+from fpstore.hashing.decoding import (
+    PictureSource,
+    eight_bits,
+    open_picture,
+    translate_decoding_errors,
+    upright,
+)
 from fpstore.hashing.html import MainText
-from fpstore.hashing.image import ImageHash
+from fpstore.hashing.image import ImageHash, Rejection
 from fpstore.hashing.page_text import main_texts
 from fpstore.hashing.registry import fingerprinter_from_description
 
@@ -25,7 +30,7 @@ MAX_TEXT_BYTES = 1 << 24  # of a text file
 MAX_PICTURE_BYTES = 1 << 27
 BEGINNING = 1 << 13  # characters of a text from which the shown ones are taken
 SIDE, QUALITY = 96, 70  # of a thumbnail: pixels of the longer side, and of its JPEG
-_FRAME = re.compile(r"(.*)#([0-9]{1,9})")  # the id of a frame
+FRAME_ID = re.compile(r"(.*)#([0-9]{1,9})")  # the id of a frame
 
 
 class Excerpt(NamedTuple):
@@ -102,7 +107,7 @@ class Files:
         return Excerpt(beginning(text), "")
 
     def _picture(self, name: str, fingerprints: list[int]) -> Excerpt:
-        frame = _FRAME.fullmatch(name)
+        frame = FRAME_ID.fullmatch(name)
         try:
             path, number = self._path(name, MAX_PICTURE_BYTES), 0
         except FileNotFoundError:
@@ -113,20 +118,15 @@ class Files:
             return path
         hasher = self._fingerprinter
         assert isinstance(hasher, ImageHash)
-        if not set(fingerprints).intersection(
-            hasher.frame_fingerprints(PictureSource(path, name), every=number > 0)[
-                number : number + 1
-            ]
+        made = hasher.frame_fingerprints(PictureSource(path, name), every=number > 0)
+        if not any(
+            frame[0] in fingerprints
+            for frame in made[number : number + 1]
+            if not isinstance(frame, Rejection)
         ):
             return Excerpt(None, CHANGED)
-        with translate_decoding_errors(name, path):
-            for image in islice(frames(path, every=number > 0), number, number + 1):
-                small, stream = eight_bits(image).convert("RGB"), io.BytesIO()
-                small.thumbnail((SIDE, SIDE))
-                small.info.clear()
-                small.save(stream, "JPEG", quality=QUALITY)
-                return Excerpt(None, "", base64.b64encode(stream.getvalue()).decode())
-        return Excerpt(None, CHANGED)
+        thumbnail = read_thumbnail(path, SIDE, number)
+        return Excerpt(None, "" if thumbnail else CHANGED, thumbnail)
 
     def _path(self, name: str, most_bytes: int) -> Path | Excerpt:
         path = Path(name) if self._folder is None else (self._folder / name).resolve()
@@ -136,6 +136,24 @@ class Files:
         if not stat.S_ISREG(status.st_mode) or status.st_size > most_bytes:
             return Excerpt(None, "not a file, or too large")
         return path
+
+
+def read_thumbnail(path: Path, side: int, number: int = 0) -> str | None:
+    """Return a frame of a picture as a JPEG in base64, or None if there is no such frame.
+
+    ``side`` has the most pixels of a side. InputError as in `translate_decoding_errors`.
+    """
+    with translate_decoding_errors(str(path), path), open_picture(path) as image:
+        if number >= getattr(image, "n_frames", 1):
+            return None
+        if number:
+            image.seek(number)
+        image.draft("RGB", (2 * side, 2 * side))  # decodes JPEG in a smaller size
+        small, stream = eight_bits(upright(image)).convert("RGB"), io.BytesIO()
+        small.thumbnail((side, side))
+        small.info.clear()
+        small.save(stream, "JPEG", quality=QUALITY)
+        return base64.b64encode(stream.getvalue()).decode()
 
 
 def beginning(text: str) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from math import isfinite, isnan, nan
 from pathlib import PurePath
 from typing import Any, NamedTuple
@@ -56,7 +56,7 @@ def review_page(path: str, most: int, progress: Progress | None = None) -> tuple
     """
     rules, sources, total = Counter[str](), Counter[str](), 0
     doubtful = list[tuple[Any, int, dict[str, Any]]]()  # a heap: the least doubtful first
-    for total, row in enumerate(_rows(path), 1):
+    for total, row in enumerate(list_rows(path, _check_texts), 1):
         rules[_rule(row)] += 1
         if len(doubtful) < most:
             heapq.heappush(doubtful, (_doubt(row), -total, row))
@@ -83,10 +83,13 @@ def review_page(path: str, most: int, progress: Progress | None = None) -> tuple
     return page, len(pairs)
 
 
-def _rows(path: str) -> Iterator[dict[str, Any]]:
+def list_rows(
+    path: str, check_columns: Callable[[str, Collection[str]], None]
+) -> Iterator[dict[str, Any]]:
     """Yield the rows of a list as columns by name; None stands for an empty cell.
 
-    InputError for another file than a list with texts.
+    ``check_columns`` takes the path and the columns, and raises InputError for those of another
+    file.
     """
     source = open_source(path)
     if isinstance(source, LineRows):
@@ -94,15 +97,15 @@ def _rows(path: str) -> Iterator[dict[str, Any]]:
     else:
         assert isinstance(source, ParquetRows)
         rows = (row for _, _, batch in source.record_batches() for row in batch.to_pylist())
-        _check_columns(path, source.schema.names)
+        check_columns(path, source.schema.names)
     for row in rows:
-        _check_columns(path, row)
+        check_columns(path, row)
         yield {name: None if value == "" else value for name, value in row.items()}
     if isinstance(source, LineRows) and source.headers:
-        _check_columns(path, source.columns)
+        check_columns(path, source.columns)
 
 
-def _check_columns(path: str, names: Collection[str]) -> None:
+def _check_texts(path: str, names: Collection[str]) -> None:
     missing = [name for name in _NEEDED if name not in names]
     if not missing:
         return

@@ -9,13 +9,17 @@ from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from fpstore.base.arguments import check_flag, check_path, printable
+from fpstore.base.keywords import keyword
 from fpstore.base.resources import Resources
 from fpstore.base.width import Width
 from fpstore.design.families import check_radius
 from fpstore.errors import InputError
+from fpstore.hashing.image import ImageHash, check_orientations
+from fpstore.hashing.registry import from_description
 from fpstore.jobs.clusters import Clusters, cluster_grouping, find_clusters
 from fpstore.jobs.pairs import Pairs, Side, find_joined_pairs, find_pairs
 from fpstore.jobs.row_set import read_row_set
+from fpstore.jobs.variants import find_oriented_pairs
 from fpstore.query.snapshot import Snapshot
 from fpstore.work.checkpoint import Checkpoint, JobIdentity, open_checkpoint_in
 
@@ -54,28 +58,66 @@ def iterate_pairs(
 # Each takes a fpstore.Store and raises InputError for a wrong argument; None is the store's radius.
 
 
+def _oriented(store: Any, orientations: int) -> ImageHash | None:
+    """Return the hasher of a store, if its pictures are compared in eight orientations."""
+    if check_orientations(orientations) == 1:
+        return None
+    description = store.fingerprinter
+    hasher = None if description is None else from_description(description)
+    if not isinstance(hasher, ImageHash):
+        raise InputError(
+            f"{keyword('orientations', orientations)} is for a store that was built of pictures, "
+            "which are read again",
+            got=description,
+        )
+    return hasher
+
+
 def pairs_job(
-    store: Any, radius: int | None, duplicates: bool, resources: Resources
+    store: Any,
+    radius: int | None,
+    duplicates: bool,
+    resources: Resources,
+    orientations: int = 1,
 ) -> StoreJob[Iterator[Pairs]]:
     """Return the job of :meth:`fpstore.Store.pairs`."""
+    hasher = _oriented(store, orientations)
     radius = store.radius if radius is None else check_radius(radius, store.width)
     duplicates = check_flag(duplicates, "duplicates")
     snapshot, identity = _snapshot_and_identity("store", store)
     facts = {"job": "pairs", "duplicates": duplicates, "radius": radius, **identity}
+    if hasher is None:
+        run = partial(find_pairs, snapshot, radius, resources, duplicates)
+        return StoreJob(snapshot, lambda: facts, run)
+    if duplicates:
+        raise InputError(
+            f"{keyword('orientations', orientations)} lists no pictures with equal fingerprints: "
+            f"leave {keyword('duplicates', True)} out"
+        )
+    facts["orientations"] = orientations
     return StoreJob(
-        snapshot, lambda: facts, partial(find_pairs, snapshot, radius, resources, duplicates)
+        snapshot, lambda: facts, partial(find_oriented_pairs, snapshot, hasher, radius, resources)
     )
 
 
 def clusters_job(
-    store: Any, radius: int | None, group: str | None, keep: str, resources: Resources
+    store: Any,
+    radius: int | None,
+    group: str | None,
+    keep: str,
+    resources: Resources,
+    orientations: int = 1,
 ) -> StoreJob[Clusters]:
     """Return the job of :meth:`fpstore.Store.clusters`."""
+    hasher = _oriented(store, orientations)
     radius = store.radius if radius is None else check_radius(radius, store.width)
     grouping = cluster_grouping(radius, group, keep, store.fingerprinter)
     snapshot, identity = _snapshot_and_identity("store", store)
     facts = {"job": "clusters", **grouping._asdict(), **identity}
-    return StoreJob(snapshot, lambda: facts, partial(find_clusters, snapshot, grouping, resources))
+    if hasher is not None:
+        facts["orientations"] = orientations
+    run = partial(find_clusters, snapshot, grouping, resources, oriented=hasher)
+    return StoreJob(snapshot, lambda: facts, run)
 
 
 def join_job(

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fpstore.base.resources import format_size
 from fpstore.base.strings import CUT
 from fpstore.errors import one_line, plural
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+_FOLDER = Path(__file__).parent / "templates"
 LONG_ID = 160  # characters; of a longer one, both ends are shown
 JOINERS = "\u200c\u200d\ufe0f"  # are not printable alone, but belong to words of many scripts
 
 
 def render(template: str, **values: Any) -> str:
-    """Return a page: it needs no network and no script."""
+    """Return a page, which needs no network."""
     return _templates().get_template(template).render(values) + "\n"
+
+
+def page_script(name: str) -> dict[str, Any]:
+    """Return a script of the templates as ``script``, and its hash for the policy of the page."""
+    script = (_FOLDER / name).read_text("utf-8")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return {"script": script, "script_hash": f"sha256-{digest}"}
 
 
 @cache
@@ -26,7 +37,7 @@ def _templates() -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent / "templates"),
+        loader=FileSystemLoader(_FOLDER),
         undefined=StrictUndefined,
         autoescape=True,
         finalize=visible,
@@ -38,6 +49,7 @@ def _templates() -> Environment:
         "counted": plural,
         "percent": "{:.1%}".format,
         "shortened": shorten_id,
+        "sized": format_size,
         "thousands": "{:,}".format,
     }
     return environment

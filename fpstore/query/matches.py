@@ -11,7 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.base.aliases import Id, Lims, NamedColumns, Words
-from fpstore.base.width import Distances, Width, fingerprint_text
+from fpstore.base.arguments import check_whole
+from fpstore.base.arrays import list_lims, lists_at
+from fpstore.base.width import Distances, Width, equal, fingerprint_text, to_comparable
+from fpstore.errors import InputError
 from fpstore.io.check import check_ids
 from fpstore.io.tables import Tabular, arrow_table, values_at
 from fpstore.query.id_lookup import InMemoryIds, StoredIdLookup, ids_at, ids_in_slices
@@ -64,9 +67,13 @@ class MatchedIds(InMemoryIds):
     def id_numbers(self) -> tuple[Lims, Words]:
         return self._lims, np.arange(len(self.ids), dtype=np.uint64)
 
-    def slice(self, matches: slice) -> MatchedIds:
-        lims = self._lims[matches.start : matches.stop + 1]
-        return MatchedIds(lims - lims[0], self.ids[lims[0] : lims[-1]])
+    def take(self, matches: npt.NDArray[np.intp]) -> MatchedIds:
+        """Return the ids of the matches at some places."""
+        sizes = np.diff(self._lims)[matches]
+        numbers = lists_at(
+            np.arange(len(self.ids), dtype=np.uint64), self._lims[:-1][matches], sizes
+        )
+        return MatchedIds(list_lims(sizes), ids_at(self, numbers))
 
 
 class Matches(Tabular, Generic[Id]):
@@ -149,6 +156,67 @@ class Matches(Tabular, Generic[Id]):
         if isinstance(self._stored, MatchedIds):
             return self._stored.id_numbers()
         return self._stored.stored_id_numbers(self.rows)
+
+    def unite(self, count: int, *, limit: int | None = None) -> Matches[Id]:
+        """Return the matches of each ``count`` successive queries as those of one query.
+
+        A stored fingerprint is a match if one of the queries is within the radius, and its distance
+        is the least. The first query stands for all. It is for the variants of a query, such as a
+        picture that is mirrored and turned: see :meth:`fpstore.ImageHash.orientations`.
+
+        Parameters
+        ----------
+        count : int
+            A divisor of the number of queries.
+        limit : int, optional
+            Keep at most this many matches of each query, the nearest. With the limit of the probe,
+            or a smaller one, they are the nearest of all.
+
+        Returns
+        -------
+        Matches
+            ``len(self) / count`` queries. ``inserted`` is None.
+
+        Raises
+        ------
+        InputError
+            `count` does not divide the number of queries.
+
+        Examples
+        --------
+        >>> import fpstore, tempfile, os
+        >>> store = fpstore.build(os.path.join(tempfile.mkdtemp(), "s.fps"), [0b1000, 0b1011])
+        >>> matches = store.probe_many([0b1001, 0b1010], radius=1).unite(2)
+        >>> [(match.fingerprint, match.distance) for match in matches[0]]
+        [(8, 1), (11, 1)]
+        """
+        count = check_whole(count, 1, 2**63 - 1, "count")
+        if len(self) % count:
+            raise InputError(f"{len(self):,} queries cannot be united by {count:,}", got=count)
+        query = np.repeat(np.arange(len(self)), np.diff(self.lims)) // count
+        order = np.lexsort((self.distances, to_comparable(self.rows), query))
+        repeats = np.zeros(len(order), bool)
+        repeats[1:] = equal(self.rows[order[1:]], self.rows[order[:-1]])
+        repeats[1:] &= query[order[1:]] == query[order[:-1]]
+        places = order[~repeats]  # by query and fingerprint
+        places = places[np.lexsort((self.distances[places], query[places]))]
+        sizes = np.bincount(query[places], minlength=len(self) // count)
+        more = np.asarray(self.more.reshape(-1, count).any(axis=1))
+        if limit is not None:
+            limit = check_whole(limit, 1, 2**63 - 1, "limit")
+            ranks = np.arange(len(places)) - list_lims(sizes)[query[places]]
+            places, more = places[ranks < limit], more | (sizes > limit)
+            sizes = sizes.clip(0, limit)
+        stored = self._stored
+        return Matches(
+            list_lims(sizes),
+            self.rows[places],
+            self.distances[places],
+            stored.take(places) if isinstance(stored, MatchedIds) else stored,
+            self._width,
+            self._queries[::count],
+            more=more,
+        )
 
     def to_arrow(self, *, query_ids: Any = None, names: Mapping[str, str] | None = None) -> Any:
         """Return a ``pyarrow.Table`` with a row per match and id, in the order of the matches.
@@ -242,11 +310,12 @@ class Matches(Tabular, Generic[Id]):
         query = range(len(self))[index(query)]
         lims = self.lims[query : query + 2]
         places = slice(*lims.tolist())
+        stored = self._stored
         single = Matches[Id](
             lims - lims[0],
             self.rows[places],
             self.distances[places],
-            self._stored.slice(places) if isinstance(self._stored, MatchedIds) else self._stored,
+            stored.take(np.arange(*lims)) if isinstance(stored, MatchedIds) else stored,
             self._width,
             self._queries[query : query + 1],
             more=self.more[query : query + 1],

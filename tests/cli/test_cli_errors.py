@@ -183,8 +183,8 @@ WRONG_USE: Uses = [  # which ends with 2
         "OUTPUT is the last argument",
     ),
     (
-        ["dedup", "photos", "out", "--image"],
-        "No such option --image: fpstore build --image makes a store",
+        ["dedup", "photos", "out", "--image", "--lossless"],
+        "--lossless is not for pictures",
     ),
     (["build", "crawl.tsv", "-o", "x.fps"], "the store to write is the first argument"),
     (["backup", "crawl.fps", "--output", "x.fps"], "the copy is the second argument"),

@@ -64,6 +64,7 @@ SIZES = {"1", "numpy 1", "1.0", "numpy 1.0", "99", "2000", "3", "1GB"}
 FLAGS = {"True", "False", "numpy True"}
 PATHS = {"text", "3", "1GB"}
 SMALL = {"0", "1", "numpy 1"}
+ONE = {"1", "numpy 1"}
 COUNTS = {"1", "numpy 1", "99", "2000"}
 THREADS = {"None", "1", "numpy 1", "99"}
 MEMORY = {"None", "1GB"}
@@ -141,13 +142,23 @@ READING = {
     ),
     "backup": ({"path": "copy.fps"}, {"path": PATHS, "overwrite": FLAGS, "progress": NONE}),
     "verify": ({}, {"progress": NONE}),
-    "pairs": ({}, {"radius": NONE | SMALL, "duplicates": FLAGS, **RUNNING, "resume": NONE | PATHS}),
+    "pairs": (
+        {},
+        {
+            "radius": NONE | SMALL,
+            "duplicates": FLAGS,
+            "orientations": ONE,
+            **RUNNING,
+            "resume": NONE | PATHS,
+        },
+    ),
     "clusters": (
         {},
         {
             "radius": NONE | SMALL,
             "group": NONE,
             "keep": NOTHING,
+            "orientations": ONE,
             **RUNNING,
             "resume": NONE | PATHS,
         },

@@ -9,7 +9,7 @@ import numpy as np
 import pdqhash
 import pytest
 from drawing import animation, decoded, encoded, noise, pictures, scene, with_orientation
-from PIL import Image, ImageCms, ImageFilter, ImageOps
+from PIL import Image, ImageCms, ImageFilter, ImageOps, JpegImagePlugin
 from speeds import crossed, slow
 
 from fpstore import ImageHash
@@ -188,6 +188,8 @@ VALUES = np.asarray(GREY)
 DEEP = {
     "PNG of 16 bits": encoded(Image.fromarray(VALUES.astype(np.uint16) * 257)),
     "TIFF of 16 bits": encoded(Image.fromarray(VALUES.astype(np.uint16) * 257), "TIFF"),
+    "PNG of 12 bits in 16": encoded(Image.fromarray(VALUES.astype(np.uint16) * 16 + 15)),
+    "TIFF of 10 bits in 16": encoded(Image.fromarray(VALUES.astype(np.uint16) * 4 + 3), "TIFF"),
     "PGM of 16 bits": b"P5 320 240 65535\n" + (VALUES.astype(">u2") * 257).tobytes(),
     "TIFF of 32 bits": encoded(
         Image.fromarray(VALUES.astype(np.int32) * 8_000_000 - 2**30), "TIFF"
@@ -258,6 +260,20 @@ def test_pdq_of_large_pictures_is_made_of_smaller_ones(form, mode, monkeypatch):
     for item in (large, decoded(large)):
         assert (hasher.fingerprint(item) ^ expected).bit_count() <= 8
     assert max(rows * columns for rows, columns, _ in taken) <= 1 << 20
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize(("method", "width"), CASES[:-1])
+def test_large_jpeg_is_decoded_in_a_smaller_size(method, width, monkeypatch):
+    data, sizes = encoded(smoothed(3, (1200, 1000)), "JPEG"), []
+    load = JpegImagePlugin.JpegImageFile.load
+    monkeypatch.setattr(
+        JpegImagePlugin.JpegImageFile, "load", lambda self: sizes.append(self.size) or load(self)
+    )
+    hasher = ImageHash(method=method, width=width)
+    apart = hasher.fingerprint(data) ^ by_the_package(decoded(data), method, width)
+    assert apart.bit_count() <= width // 32
+    assert sizes[0] == ((1200, 1000) if method == "color" else (600, 500))
 
 
 # ---- pictures without a fingerprint ----

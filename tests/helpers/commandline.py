@@ -133,6 +133,8 @@ def write_pictures() -> None:
         picture = Image.fromarray(spots).resize((200, 120), Image.Resampling.BICUBIC)
         picture.save(f"photos/{name}.png")
     drawn.resize((150, 90)).save("new.png")
+    Path("copies.tsv").write_text("id\tkept\tdistance\nphotos/two.png\tphotos/one.png\t2\n")
+    Path("choices.jsonl").write_text('{"id": "photos/two.png", "choice": "remove"}\n')
 
 
 def write_tables() -> None:

@@ -46,6 +46,7 @@ from bench import (
     lsh,
     naming,
     near_vectors,
+    oriented,
     passages,
     planning,
     plots,
@@ -98,6 +99,7 @@ OPERATIONS: dict[str, Callable[[Bench], Result]] = {
     "ranking": planning.ranking,
     "hash": hashing.hash_,
     "images": images.images,
+    "orientations": oriented.orientations,
     "lsh": lsh.lsh,
     "p-stable": near_vectors.p_stable,
     "hyperplanes": vectors.hyperplanes,
@@ -186,6 +188,11 @@ def _parser() -> argparse.ArgumentParser:
         "--texts",
         type=Path,
         help="of copies: a folder of texts; by default the documentation of this machine",
+    )
+    parser.add_argument(
+        "--pictures",
+        type=Path,
+        help="of orientations: a folder of pictures; by default drawn ones",
     )
     parser.add_argument("--only", type=_names, help="of removal: sets, such as prose,code")
     parser.add_argument(

@@ -42,7 +42,7 @@ def images(bench: Bench) -> Result:
     """
     folder = bench.folder / "images"
     folder.mkdir()
-    pixels = _draw(folder, bench)
+    pixels = draw_pictures(folder, bench)
     files = sorted(folder.iterdir())
     out: Result = {
         "pictures": len(files),
@@ -164,7 +164,7 @@ def _of_package(picture: Any, hasher: fpstore.ImageHash) -> int:
     return int(str(made), 16)
 
 
-def _draw(folder: Path, bench: Bench) -> int:
+def draw_pictures(folder: Path, bench: Bench) -> int:
     """Write pictures of seeded scenes, each a part of a canvas with light and colours of its own.
 
     Return their pixels.

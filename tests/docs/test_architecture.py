@@ -63,6 +63,8 @@ OWNERS = {
     "msgspec": ("cli/serve.py", "service/"),
     "prometheus_client": ("cli/serve.py", "service/"),
     "starlette": ("cli/serve.py", "service/"),
+    "threatexchange": ("adapters/threatexchange.py", "adapters/vpdq.py"),
+    "datasketch": ("adapters/datasketch.py",),
     "uvicorn": ("cli/serve.py", "service/"),
     "mmap": (
         "disk/mapped.py",
@@ -99,7 +101,9 @@ EXTRAS = {
         "prometheus_client",
         "starlette",
         "uvicorn",
-    )
+    ),
+    # what a user of an adapter has
+    *("datasketch", "threatexchange"),
 }
 
 
@@ -197,8 +201,8 @@ def test_outside_imports_are_known_and_in_their_place():
                 name in DEPENDENCIES | EXTRAS | OF_TYPE_CHECKERS or name in sys.stdlib_module_names
             ), where
             assert relative(path).startswith(OWNERS.get(name, "")), where
-            # the verb that needs them imports the modules of the service
-            at_top = at_top and not relative(path).startswith("service/")
+            # the verb that needs them imports the modules of the service; a user, an adapter
+            at_top = at_top and not relative(path).startswith(("adapters/", "service/"))
             assert not (at_top and name in EXTRAS | OF_TYPE_CHECKERS), (
                 f"{where} before it is needed"
             )

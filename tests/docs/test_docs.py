@@ -213,6 +213,12 @@ def test_page_about_a_crawler_in_node_prints_what_is_shown(tmp_path):
 
 
 @pytest.mark.full
+def test_page_about_adapters_prints_what_is_shown(tmp_path):
+    (code,), (shown,) = (blocks("docs/guides/adapters.md", kind) for kind in ("python", "text"))
+    assert run_python(code, tmp_path) == shown
+
+
+@pytest.mark.full
 def test_page_about_texts_prints_what_is_shown(tmp_path):
     run_session("docs/guides/texts.md", tmp_path)
     code, shown = blocks("docs/guides/texts.md", "python"), blocks("docs/guides/texts.md", "text")

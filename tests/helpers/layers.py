@@ -24,7 +24,7 @@ LAYERS = (
     ("plans",),
     ("ray", "spark"),
     ("__init__",),
-    ("service",),
+    ("adapters", "service"),
     ("cli",),
     ("__main__",),
 )

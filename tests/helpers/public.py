@@ -15,6 +15,9 @@ MODULES = (
     "fpstore.hashing",
     "fpstore.plans",
     "fpstore.calibration",
+    "fpstore.adapters.datasketch",
+    "fpstore.adapters.faiss",
+    "fpstore.adapters.simhash",
 )
 
 

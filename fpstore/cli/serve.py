@@ -53,7 +53,8 @@ def serve(args: Arguments) -> None:
     $ fpstore serve crawl.fps
     $ fpstore serve pages=crawl.fps pictures=photos.fps --http 127.0.0.1:9000 --resp -
     $ fpstore serve crawl.fps --http 0.0.0.0:8765 --token-file token --read-token-file read-token
-    $ fpstore serve crawl.fps --read-only
+    $ fpstore serve crawl.fps --read-only --log -
+    $ fpstore serve crawl.fps --tls-certificate chain.pem --tls-key key.pem
     """
     import_package("msgspec", USER)
     import_package("prometheus_client", USER)

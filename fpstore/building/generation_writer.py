@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.base.aliases import Groups, Progress, Words
-from fpstore.base.pools import Pool, await_result
+from fpstore.base.pools import Job, Pool
 from fpstore.building.columns import SortedColumns, cut_pieces
 from fpstore.building.external_sort import Sorter
 from fpstore.design.blocks import HUFFMAN, BlockPacking
@@ -92,11 +92,11 @@ class TrackedWork:
         When one fails, the others end soon, and its exception is raised.
         """
         with Pool(threads) as pool:
-            jobs: list[Future[None]] = []
+            jobs: list[Job[None]] = []
             try:
                 jobs += [pool.submit(self._set_stop_on_error, part) for part in parts]
                 for job in jobs:
-                    await_result(job)
+                    job.result()
             except BaseException as error:
                 self.stop.set()
                 pool.cancel()
@@ -104,7 +104,7 @@ class TrackedWork:
                 if isinstance(error, InterruptedError):
                     for job in jobs:
                         with suppress(InterruptedError, CancelledError):
-                            await_result(job)
+                            job.result()
                 raise
 
     def _set_stop_on_error(self, part: Callable[[], None]) -> None:
@@ -155,13 +155,13 @@ class GenerationWriter:
         self._blocks, self._threads = blocks, threads
         # Tables are made durable while the next ones are written.
         self._disk = Pool(1)
-        self._syncs: list[tuple[TableWriter, Future[None]]] = []
+        self._syncs: list[tuple[TableWriter, Job[None]]] = []
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        self._disk.shutdown(cancel_futures=True)
+        self._disk.shutdown(cancel=True)
         for table, _ in self._syncs:
             table.abort()
 
@@ -320,7 +320,7 @@ class GenerationWriter:
     def finish(self) -> None:
         """Make the tables durable."""
         for _, sync in self._syncs:
-            await_result(sync)
+            sync.result()
 
     def record(self, number: int, totals: Totals) -> GenerationRecord:
         """Return the generation's record for the manifest."""

@@ -16,7 +16,7 @@ import numpy as np
 from fpstore.base.aliases import Words
 from fpstore.base.arguments import printable
 from fpstore.base.arrays import list_lims
-from fpstore.base.pools import Pool, await_result
+from fpstore.base.pools import Pool
 from fpstore.base.resources import Resources
 from fpstore.disk.folders import new_folder, sync_folder
 from fpstore.disk.refusals import translate_refusals
@@ -140,7 +140,7 @@ def copy_shards(
                     for number, place in enumerate(places)
                 ]
                 for job in jobs:
-                    await_result(job)
+                    job.result()
             except BaseException:
                 stopped.append(True)
                 raise

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future
 from functools import partial
 from itertools import islice, pairwise
 from typing import NamedTuple
@@ -15,7 +14,7 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.base.aliases import Words
 from fpstore.base.arrays import spans
-from fpstore.base.pools import Pool
+from fpstore.base.pools import Job, Pool
 from fpstore.base.resources import Resources
 from fpstore.base.width import Distances
 from fpstore.design.joins import JoinDesign
@@ -323,7 +322,7 @@ def _run_searches(
     waiting, stop = iter(parts), _kernel.Stop()
     with Pool(threads) as pool:
 
-        def start(part: _Part) -> tuple[float, Iterator[PairColumns], Future[PairColumns | None]]:
+        def start(part: _Part) -> tuple[float, Iterator[PairColumns], Job[PairColumns | None]]:
             results = part[0](stop)
             return part[1], results, pool.submit(next, results, None)  # None at its end
 

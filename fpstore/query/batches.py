@@ -93,13 +93,13 @@ def run(work: Callable[..., T], parts: list[Any], threads: int) -> list[T]:
     """
     if threads == 1 or len(parts) < 2:
         return [work(part, stop=None) for part in parts]
-    from fpstore.base.pools import Pool, await_result  # which a single probe does not need
+    from fpstore.base.pools import Pool  # which a single probe does not need
 
     stop = _kernel.Stop()
     with Pool(min(threads, len(parts))) as pool:
         try:
             jobs = [pool.submit(work, part, stop=stop) for part in parts]
-            return [await_result(job) for job in jobs]
+            return [job.result() for job in jobs]
         except BaseException:
             stop.set()
             raise

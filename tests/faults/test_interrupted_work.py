@@ -118,7 +118,7 @@ INTERRUPTED = """
         else:
             fpstore.build(path, keys, design="manku-10", threads=2, memory="64MiB")
     except KeyboardInterrupt:
-        print("interrupted", sorted(set(ends)), threading.active_count())
+        print("interrupted", sorted(set(ends)), len(sys._current_frames()))
     if what in ("merge", "redesign"):
         print(len(store), store.verify().ok)
 """

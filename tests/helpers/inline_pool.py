@@ -28,5 +28,5 @@ class InlinePool:
     def cancel(self):
         pass
 
-    def shutdown(self, cancel_futures=False):
+    def shutdown(self, cancel=False):
         pass

@@ -241,7 +241,7 @@ class ImageHash(Fingerprinter["Picture"]):
         >>> from PIL import Image, ImageOps
         >>> from fpstore.hashing import ImageHash
         >>> picture, hasher = Image.linear_gradient("L").rotate(30), ImageHash()
-        >>> hasher.fingerprint(ImageOps.mirror(picture)) == hasher.orientations(picture)[1]
+        >>> hasher.fingerprint(ImageOps.mirror(picture)) == int(hasher.orientations(picture)[1])
         True
         """
         source = picture_source(picture)

@@ -47,7 +47,7 @@ INTERNAL = {
     "ImageHash": ("frame_fingerprints",),
     "LshSpec": ("bands", "columns"),
     "Matches": ("before", "verified"),
-    "LshStore": ("snapshot",),
+    "LshStore": ("hash_known", "snapshot"),
     "MinHash": ("is_unweighted",),
     "MinHashSketcher": ("minhash", "with_bands", "with_width"),
     "Pairs": ("bounded",),

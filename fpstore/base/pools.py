@@ -137,14 +137,19 @@ class Pool:
         return job.result()
 
     def shutdown(self, cancel: bool = False) -> None:
-        """Wait for the work, and for the ends of the threads; drop the work that waits if asked."""
+        """Wait for the work and for the ends of the threads; with ``cancel``, drop what waits.
+
+        What is submitted later is done by the caller.
+        """
         if self._process != os.getpid():
             return
+        self._wanted = 0
         if cancel:
             self.cancel()
         self._waiting.put(self._end_word)
         for end, _ in zip(self._ends, self._threads, strict=False):
             end.wait()
+        self._threads.clear()
         _open.discard(self._end_word)
 
     def cancel(self) -> None:
@@ -176,7 +181,7 @@ _open: set[ref[Pool]] = set()
 def _end_all() -> None:
     for reference in list(_open):
         if (pool := reference()) is not None:
-            pool.shutdown(cancel=True)
+            pool.shutdown()  # its owner may be a daemon, and wait for the work
 
 
 def _run(waiting: SimpleQueue[object], end: _End) -> None:

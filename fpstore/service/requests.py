@@ -62,13 +62,13 @@ class RowsRequest(Struct, forbid_unknown_fields=True, kw_only=True):
             ("vectors", None if self.vector is None else [self.vector]),
             ("pictures", None if self.picture is None else [self.picture]),
         ]
-        given = [(kind, values) for kind, values in items if values is not None]
-        if len(given) != 1:
+        sent = [(kind, values) for kind, values in items if values is not None]
+        if len(sent) != 1:
             raise InputError(
                 "a request has one of fingerprint, fingerprints, text, texts, vector and vectors, "
                 "or raw fingerprints or a picture as its body"
             )
-        ((kind, values),) = given
+        ((kind, values),) = sent
         if isinstance(values, bytes):
             return store.rows_of_bytes(values), None
         if kind == "fingerprints":

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 from fpstore.base.aliases import Flags
+from fpstore.base.threads import wait_for
 from fpstore.change.writer import is_merge_due
 from fpstore.errors import FpstoreError, InputError
 from fpstore.hashing.base import Hasher
@@ -37,8 +38,7 @@ class ServedIndex(Served):
     def close(self) -> None:
         """End a merge, make the changes that wait, and close the index."""
         super().close()
-        if self._merge is not None:
-            self._merge.join()
+        wait_for(self._merge)
 
     @property
     def hasher(self) -> Hasher[Any]:
@@ -62,8 +62,8 @@ class ServedIndex(Served):
         return self.source.hash_known(items, threads=1)
 
     def _probe(self, rows: Any, radius: int | None, most: int) -> list[Answer]:
-        found = self.source.probe_many(rows, radius=radius, threads=1)
-        return [Answer(matches[:most], len(matches) > most) for matches in found]
+        rows_of_matches = self.source.probe_many(rows, radius=radius, threads=1)
+        return [Answer(matches[:most], len(matches) > most) for matches in rows_of_matches]
 
     async def nearest(self, rows: Items, count: int) -> NoReturn:
         """Raise InputError: an index finds what shares a key."""
@@ -98,7 +98,8 @@ class ServedIndex(Served):
             return
         if is_merge_due(self.source.snapshot().keys, self._merge_at):
             self._merge = threading.Thread(target=self._run_merge, name="fpstore-merge")
-            self._merge.start()
+            with suppress(RuntimeError):  # no more threads: the next change starts it
+                self._merge.start()
 
     def _run_merge(self) -> None:
         with suppress(FpstoreError):  # ``stats`` of the index says what it was

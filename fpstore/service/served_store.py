@@ -65,16 +65,16 @@ class ServedStore(Served):
 
     def _probe(self, rows: npt.NDArray[Any], radius: int | None, most: int) -> list[Answer]:
         if len(rows) != 1:
-            matches = self.source.probe_many(rows, radius, limit=most, threads=1)
-            return [Answer(found, found.more) for found in matches]
-        found = self.source.probe(rows[0], radius)  # a tenth of the time of a batch of one
-        return [Answer(found[:most], len(found) > most)]
+            rows_of_matches = self.source.probe_many(rows, radius, limit=most, threads=1)
+            return [Answer(matches, matches.more) for matches in rows_of_matches]
+        matches = self.source.probe(rows[0], radius)  # a tenth of the time of a batch of one
+        return [Answer(matches[:most], len(matches) > most)]
 
     async def nearest(self, rows: npt.NDArray[Any], count: int) -> list[Answer]:
         """Scan in a thread: it may take long."""
         most = self._most(count, "count")
-        matches = await asyncio.to_thread(self.source.nearest_many, rows, most, threads=1)
-        return [Answer(found, found.more) for found in matches]
+        rows_of_matches = await asyncio.to_thread(self.source.nearest_many, rows, most, threads=1)
+        return [Answer(matches, matches.more) for matches in rows_of_matches]
 
     def compare(self, a: str | int, b: str | int) -> int:
         """Compare two fingerprints of this width, stored or not."""
